@@ -36,11 +36,16 @@ from unit.web.serving_app import ROUTES
 from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
+WORKER = "ksql.connect.url"
 
 
 @pytest.fixture(scope="module")
 def server(broker: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlProcess]:
-    with SqlProcess(broker.bootstrap, tmp_path_factory.mktemp("sql") / "data", unique_name("sql")) as process:
+    directory = tmp_path_factory.mktemp("sql")
+    options = directory / "connect.properties"
+    options.write_text(f"{WORKER}=http://127.0.0.1:1\n")
+    words = ("--connect-config", str(options))
+    with SqlProcess(broker.bootstrap, directory / "data", unique_name("sql"), *words) as process:
         yield process
         assert process.stop() == 0
 
@@ -101,7 +106,7 @@ def test_a_refused_statement_has_the_answers_before_it(server: SqlProcess) -> No
         ("/ksql", "SELEC 1;", "line 1:1: expected a statement"),
         ("/ksql", "", "the request has no statement"),
         ("/ksql", "SELECT * FROM s EMIT CHANGES;", "must use the /query endpoint"),
-        ("/ksql", "SHOW CONNECTORS;", "does not support SHOW CONNECTORS"),
+        ("/ksql", f"SET '{WORKER}'='http://127.0.0.1:2';", f"only the start of the server decides {WORKER}"),
         ("/ksql", "RUN SCRIPT 'x';", "does not support RUN statements"),
         ("/ksql", "SET 'auto.offset.rest'='earliest';", "no setting auto.offset.rest; did you mean"),
         ("/ksql", "ASSERT TOPIC no_topic TIMEOUT 1 MILLISECOND;", "Topic no_topic does not exist"),
@@ -114,6 +119,16 @@ def test_a_refused_statement_has_the_answers_before_it(server: SqlProcess) -> No
 )
 def test_what_is_refused(server: SqlProcess, path: str, text: str, reason: str) -> None:
     assert reason in server.refused(path, text)["message"]
+
+
+def test_connectors_of_a_worker_that_is_away(server: SqlProcess) -> None:
+    shown, properties = server.ksql("SHOW CONNECTORS; SHOW PROPERTIES;")
+    assert shown["@type"] == "error_entity"
+    assert "no Connect worker answers at http://127.0.0.1:1" in shown["errorMessage"]
+    option = {"name": WORKER, "scope": "KSQL", "value": "http://127.0.0.1:1", "editable": False}
+    assert option in properties["properties"]
+    answer = server.post("/ksql", {"ksql": "DROP CONNECTOR c;"})
+    assert (answer.status_code, answer.json()["error_code"]) == (500, 50000)
 
 
 def test_bodies_that_are_refused(server: SqlProcess) -> None:

@@ -15,6 +15,8 @@ import click
 from felice.cli.faults import Fault, describe_kafka
 
 if TYPE_CHECKING:
+    import ssl
+
     from felice.client import KafkaError
     from felice.client.admin import AdminClient
 
@@ -133,6 +135,16 @@ def read_properties(path: Path) -> dict[str, str]:
         return parse_properties(read_text(path))
     except ValueError as error:
         raise Fault(f"{path}: {error}") from None
+
+
+def tls_of_clients(properties: Mapping[str, str]) -> ssl.SSLContext | None:
+    """The TLS of a client with these `ssl.*` properties, by the names of Kafka's clients."""
+    from felice.client.java_keys import convert_java_keys
+    from felice.client.options import parse_settings
+
+    converted, _ = convert_java_keys(properties)
+    settings = parse_settings("a", {**converted, "security.protocol": "ssl", "bootstrap.servers": "unused"})
+    return settings.security.tls
 
 
 def read_text(path: Path) -> str:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.options import client_config, connection_options, host_option, port_option, read_text
+from felice.cli.options import (
+    client_config,
+    connection_options,
+    host_option,
+    port_option,
+    read_properties,
+    read_text,
+    tls_of_clients,
+)
 from felice.cli.sql_program import functions_of
 from felice.cli.start import LEVELS, log_format_option
 from felice.cli.web_servers import (
@@ -23,9 +31,10 @@ from felice.cli.web_servers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from felice.pipelines.sql.rows.registry import Registry
+    from felice.pipelines.sql.server.connect_worker import WorkerAddress
     from felice.web.serving import Service
 
 _READY = "The SQL server is ready on "
@@ -87,6 +96,11 @@ _READY = "The SQL server is ready on "
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory of the state of queries; several servers share one.  [default: in --data]",
 )
+@click.option(
+    "--connect-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with ksql.connect.url and other options of the Connect worker.  [default: http://localhost:8083]",
+)
 @users_option
 @tls_config_option
 @log_format_option
@@ -108,6 +122,7 @@ def sql_server(
     properties: tuple[str, ...],
     advertised_url: str | None,
     checkpoint: Path | None,
+    connect_config: Path | None,
     users_file: Path | None,
     tls_config: Path | None,
     log_format: str,
@@ -137,15 +152,19 @@ def sql_server(
     login = login_of(users_file, None)
     warn_if_open("the SQL server", host, login)
     served_tls, leader_tls = tls_of(tls_config, None)
+    settings, options = _settings(properties)
+    worker, shown = _worker(connect_config, options)
     deployment = Deployment(
         service_id,
         client,
         functions_of(extension_dir),
-        _settings(properties),
+        settings,
         _registry(schema_registry),
         data.absolute(),
         replication_factor,
         None if queries_file is None else read_text(queries_file),
+        worker,
+        shown,
     )
     kept = (checkpoint or data / "checkpoint").absolute()
     queries = SparkQueries(service_id, bootstrap, master, kept, client)
@@ -167,16 +186,21 @@ def sql_server(
     serve_until_signal(made)
 
 
-def _settings(given: tuple[str, ...]) -> dict[str, str]:
+def _settings(given: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of statements, and the options of the Connect worker."""
     from felice.pipelines.sql.programs import SETTINGS
+    from felice.pipelines.sql.server.connect_worker import PREFIX
     from felice.pipelines.sql.settings import KNOWN, TUNING, check_value, is_known
 
-    found = dict(SETTINGS)
+    found, options = dict(SETTINGS), dict[str, str]()
     for one in given:
         name, sign, value = one.partition("=")
         if not sign:
             raise Fault(f"--property is {one!r}; it must be NAME=VALUE")
         name = name.removeprefix("ksql.streams.")
+        if name.startswith(PREFIX):
+            options[name] = value
+            continue
         if not is_known(name):
             like = get_close_matches(name, [*KNOWN, *TUNING], 1)
             raise Fault(
@@ -187,7 +211,26 @@ def _settings(given: tuple[str, ...]) -> dict[str, str]:
         except ValueError as error:
             raise Fault(f"--property: {error}") from None
         found[name] = value
-    return found
+    return found, options
+
+
+def _worker(file: Path | None, more: Mapping[str, str]) -> tuple[WorkerAddress, dict[str, str]]:
+    """The Connect worker of a file and of further options, and those options that everyone may see."""
+    from felice.client.error import KafkaException
+    from felice.pipelines.sql.server.connect_worker import TLS, URL, WorkerAddress
+
+    options = {**({} if file is None else read_properties(file)), **more}
+    of_tls = {
+        f"ssl.{name.removeprefix(TLS)}": value for name, value in options.items() if name.startswith(TLS)
+    }
+    where = "--property" if file is None else f"{file}"
+    try:
+        worker = WorkerAddress.of(options, tls_of_clients(of_tls) if of_tls else None)
+    except (ValueError, KafkaException) as error:
+        raise Fault(f"{where}: {error}") from None
+    return worker, {
+        name: value for name, value in ({URL: worker.url} | options).items() if "password" not in name
+    }
 
 
 def _registry(url: str | None) -> Registry | None:

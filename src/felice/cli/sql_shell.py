@@ -14,7 +14,7 @@ import click
 
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
-from felice.cli.options import read_properties
+from felice.cli.options import read_properties, tls_of_clients
 from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -187,12 +187,7 @@ def _configured(file: Path | None) -> tuple[dict[str, str], ssl.SSLContext | Non
     }
     if not of_tls:
         return properties, None
-    from felice.client.java_keys import convert_java_keys
-    from felice.client.options import parse_settings
-
-    converted, _ = convert_java_keys(of_tls)
-    settings = parse_settings("a", {**converted, "security.protocol": "ssl", "bootstrap.servers": "unused"})
-    return {name: value for name, value in properties.items() if name not in of_tls}, settings.security.tls
+    return {name: value for name, value in properties.items() if name not in of_tls}, tls_of_clients(of_tls)
 
 
 def _login(options: ShellOptions) -> tuple[str, str] | None:

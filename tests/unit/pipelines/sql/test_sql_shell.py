@@ -46,6 +46,25 @@ def ran(server: FakeServer, statements: str, *words: str) -> str:
     return found.stdout
 
 
+def test_a_worker_that_fails_is_an_error(server: FakeServer) -> None:
+    """ksqlDB answers SHOW CONNECTORS with an entity then, and no error."""
+    server.answers["SHOW CONNECTORS"] = [{"@type": "error_entity", "errorMessage": "no worker"}]
+    found = shell(server, "-e", "SHOW CONNECTORS; SHOW TYPES;")
+    assert (found.exit_code, found.stdout) == (FAILED, "")
+    assert found.stderr == "error: no worker\n"
+    assert server.statements == ["SHOW CONNECTORS;"]
+
+
+def test_the_case_of_a_variables_name_does_not_matter(server: FakeServer) -> None:
+    ran(
+        server,
+        "DEFINE Name = 'a'; DEFINE NAME = 'b'; SHOW ${name}; UNDEFINE name; DEFINE x = 'c'; SHOW ${X};",
+    )
+    assert server.statements == ["SHOW b;", "SHOW c;"]
+    found = shell(server, "-e", "DEFINE Name = 'a'; UNDEFINE NAME; SHOW ${Name};")
+    assert (found.exit_code, "the variable Name is not defined" in found.stderr) == (FAILED, True)
+
+
 def test_each_statement_is_a_request(server: FakeServer) -> None:
     server.answers["CREATE STREAM s (a INT)"] = status("Stream created")
     assert ran(server, "CREATE STREAM s (a INT);\nDROP STREAM s").splitlines() == [

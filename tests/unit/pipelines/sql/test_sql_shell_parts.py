@@ -70,7 +70,7 @@ def test_an_unfinished_text_is_refused_at_its_place() -> None:
     assert str(broken.error) == "line 2:4: a text that does not end"
 
 
-NAMES = Names(("ORDERS", "odd name"), ("AMOUNT",), ("ABS", "AVG"), ("orders", "payments"))
+NAMES = Names(("ORDERS", "odd name"), ("AMOUNT",), ("ABS", "AVG"), ("orders", "payments"), ("jdbc", "SINK"))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,9 @@ NAMES = Names(("ORDERS", "odd name"), ("AMOUNT",), ("ABS", "AVG"), ("orders", "p
         ("SELECT 'or", []),
         ("ex", ["explain", "exit"]),
         ("SELECT qqq", []),
+        ("DESCRIBE CONNECTOR ", ["`jdbc`", "SINK"]),
+        ("drop connector i", ["if exists"]),
+        ("DROP CONNECTOR IF EXISTS `j", ["`jdbc`"]),
     ],
 )
 def test_suggestions(before: str, words: list[str]) -> None:

@@ -48,8 +48,10 @@ class Answers:
         cluster: Cluster,
         registry: Registry | None,
         state: Callable[[str], QueryState],
+        options: Mapping[str, str],
     ) -> None:
         self._engine, self._cluster, self._registry, self._state = engine, cluster, registry, state
+        self._options = options
 
     def of(self, given: Statement) -> Answer | None:
         """The function that answers a statement; None for a statement of another kind. Raises `SqlError`."""
@@ -69,6 +71,11 @@ class Answers:
         registry = self._engine.registry
         return key_format_of(source, registry), value_format_of(source, registry)
 
+    def sources_of(self, topics: frozenset[str]) -> list[Entity]:
+        """The descriptions of the streams and tables over these topics."""
+        found = self._engine.catalogue.sources.values()
+        return [self._described(one, False) for one in found if one.topic in topics]
+
     # SHOW
 
     def _show(self, given: Show) -> Answer:
@@ -83,8 +90,6 @@ class Answers:
             "PROPERTIES": self._properties,
             "VARIABLES": self._variables,
         }
-        if given.what not in shown:
-            raise SqlError(f"the server does not support SHOW {given.what}", given.position)
         return shown[given.what]
 
     async def _sources(self, kind: str, is_extended: bool, text: str, settings: Mapping[str, str]) -> Entity:
@@ -123,6 +128,10 @@ class Answers:
             {"name": name, "scope": "KSQL", "value": value, "editable": True}
             for name, value in sorted({**base, **settings}.items())
         ]
+        shown += [
+            {"name": name, "scope": "KSQL", "value": value, "editable": False}
+            for name, value in sorted(self._options.items())
+        ]
         overwritten = [name for name, value in settings.items() if base.get(name) != value]
         return entities.of_kind(
             "properties",
@@ -145,8 +154,6 @@ class Answers:
             return partial(self._describe_function, given)
         if given.kind in ("STREAMS", "TABLES"):
             return partial(self._sources, given.kind.removesuffix("S"), True)
-        if given.kind != "SOURCE":
-            raise SqlError(f"the server does not support DESCRIBE {given.kind}", given.position)
         return partial(self._describe_source, given)
 
     async def _describe_source(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:

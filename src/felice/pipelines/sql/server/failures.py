@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -19,10 +20,20 @@ class StatementFailed(Exception):
     """A statement that was refused or failed, and the answers of the statements before it."""
 
     def __init__(
-        self, message: str, statement: str, done: Sequence[Entity] = (), code: int = BAD_STATEMENT
+        self,
+        message: str,
+        statement: str,
+        done: Sequence[Entity] = (),
+        code: int = BAD_STATEMENT,
+        status: int = HTTPStatus.BAD_REQUEST,
     ) -> None:
         super().__init__(message)
-        self.message, self.statement, self.done, self.code = message, statement, list(done), code
+        self.message, self.statement, self.done = message, statement, list(done)
+        self.code, self.status = code, status
+
+    def after(self, done: Sequence[Entity]) -> StatementFailed:
+        """The same, with the answers of the statements before it."""
+        return StatementFailed(self.message, self.statement, done, self.code, self.status)
 
     @staticmethod
     def of(error: SqlError, statement: str, done: Sequence[Entity] = ()) -> StatementFailed:

@@ -97,7 +97,7 @@ def _endpoint(server: Server, handler: Handler) -> Callable[[Request], Awaitable
         try:
             return await handler(server, request)
         except StatementFailed as error:
-            return JSONResponse(error.document(), HTTPStatus.BAD_REQUEST, media_type=KSQL)
+            return JSONResponse(error.document(), error.status, media_type=KSQL)
 
     return endpoint
 

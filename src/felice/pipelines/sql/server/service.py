@@ -14,6 +14,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from felice.pipelines.sql.server import entities
 from felice.pipelines.sql.server.answers import Answers
 from felice.pipelines.sql.server.cluster import Cluster, KnownTopics
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
+from felice.pipelines.sql.server.connect_worker import PREFIX, WorkerAddress
+from felice.pipelines.sql.server.connectors import Connectors, masked
 from felice.pipelines.sql.server.engine import Engine
 from felice.pipelines.sql.server.facts import Noted
 from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
@@ -46,6 +49,7 @@ from felice.pipelines.sql.syntax.tree import (
     AlterSource,
     ControlQuery,
     CreateAsSelect,
+    CreateConnector,
     CreateSource,
     CreateType,
     Define,
@@ -88,6 +92,10 @@ class Deployment:
     replication_factor: int = 1
     program: str | None = None
     """The statements of a server that takes no others, and keeps none in a topic."""
+    worker: WorkerAddress = field(default_factory=WorkerAddress)
+    """The Connect worker that has the connectors."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What only the start of the server decides, as SHOW PROPERTIES shows it."""
 
     @property
     def topic(self) -> str:
@@ -135,7 +143,10 @@ class SqlService:
         """
         self.leads = False
         """Whether this server writes commands, and runs the queries."""
-        self._answers = Answers(self.engine, self.cluster, deployment.registry, self.state)
+        self._answers = Answers(
+            self.engine, self.cluster, deployment.registry, self.state, deployment.options
+        )
+        self._connectors = Connectors(deployment.worker, self._answers.sources_of)
 
     # Start and stop
 
@@ -161,7 +172,7 @@ class SqlService:
                         self.set(given, settings)
                     case Define():
                         continue
-                    case _ if type(given) in _IDS and not isinstance(given, ControlQuery):
+                    case _ if _is_command(given) and not isinstance(given, ControlQuery):
                         await self._accept(given, written.text, settings)
                     case _:
                         raise SqlError(
@@ -192,6 +203,7 @@ class SqlService:
             await asyncio.wait(self._stopping)
         if self.deployment.program is None:
             await self._topic.stop()
+        await self._connectors.close()
         await self.cluster.stop()
 
     def _on_record(self, record: CompactedRecord) -> None:
@@ -258,21 +270,24 @@ class SqlService:
         own, known = dict(settings), dict(variables)
         done = list[Entity]()
         for written in await asyncio.to_thread(parsed, text, known):
+            text = masked(written.statement, written.text) + ";"
             try:
-                answer = await self._execute(written, own)
+                answer = await self._execute(written, text, own)
             except StatementFailed as error:
-                raise StatementFailed(error.message, error.statement, done, error.code) from None
+                raise error.after(done) from None
             except SqlError as error:
-                raise StatementFailed.of(error, written.text + ";", done) from None
+                raise StatementFailed.of(error, text, done) from None
             except (KafkaException, OutsideError, OSError) as error:
-                raise StatementFailed(str(error), written.text + ";", done) from None
+                raise StatementFailed(str(error), text, done) from None
             if answer is not None:
                 done.append(answer)
             await asyncio.sleep(0)  # Many statements wait for nothing.
         return done
 
-    async def _execute(self, written: Written, settings: MutableMapping[str, str]) -> Entity | None:
-        given, text = written.statement, written.text + ";"
+    async def _execute(
+        self, written: Written, text: str, settings: MutableMapping[str, str]
+    ) -> Entity | None:
+        given = written.statement
         match given:
             case SetProperty(is_of_system=False):
                 self.set(given, settings)
@@ -286,10 +301,12 @@ class SqlService:
             case InsertValues():
                 await self._insert(given)
                 return None
-        answer = self._answers.of(given)
+        if isinstance(given, CreateConnector) or _drops_connector(given):
+            self._check_takes_changes()
+        answer = self._connectors.of(given) or self._answers.of(given)
         if answer is not None:
             return await answer(text, settings)
-        if type(given) in _IDS:
+        if _is_command(given):
             return await self._change(given, written.text, settings)
         raise SqlError(
             f"the server does not support {text.split(maxsplit=1)[0].upper()} statements of this kind",
@@ -320,11 +337,14 @@ class SqlService:
         except ValueError as error:
             raise SqlError(str(error)) from None
 
-    async def _change(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
+    def _check_takes_changes(self) -> None:
         if self.deployment.program is not None:
             raise SqlError(
                 "this server runs the queries of a file, and takes no other statements that change something"
             )
+
+    async def _change(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
+        self._check_takes_changes()
         async with self._one_at_a_time:
             if not self.leads:
                 raise StatementFailed("no server leads at present; try again", text + ";", code=NOT_READY)
@@ -410,6 +430,8 @@ class SqlService:
 def check_settings(settings: Mapping[str, str]) -> None:
     """Raise `StatementFailed` for a setting that nothing here looks at, and for a value that one cannot have."""
     for name, value in settings.items():
+        if name.startswith(PREFIX):
+            raise StatementFailed(f"only the start of the server decides {name}", "")
         if not is_known(name):
             raise StatementFailed(
                 f"the server has no setting {name}{near(name, KNOWN)}; SHOW PROPERTIES and the documents name them",
@@ -444,6 +466,15 @@ def _made(change: Change, engine: Engine) -> list[SourceInfo]:
     """The sources that a change adds."""
     before = engine.catalogue.sources
     return [one for name, one in change.catalogue.sources.items() if before.get(name) != one]
+
+
+def _drops_connector(given: Statement) -> bool:
+    return isinstance(given, Drop) and given.kind == "CONNECTOR"
+
+
+def _is_command(given: Statement) -> bool:
+    """Whether a statement is kept in the command topic."""
+    return type(given) in _IDS and not _drops_connector(given)
 
 
 def _of_source(action: str) -> Callable[[Any, Change], str]:

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.shell.client import Entity, Server, ShellError
@@ -32,6 +33,10 @@ _FIRST_WORDS = tuple(_FIRST.split())
 _PLAIN_NAME = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
 _LAST_WORD = re.compile(r"`[^`]*\Z|[\w@]+\Z", re.ASCII)
 _PRINT = re.compile(r"PRINT\s+\S*\Z", re.IGNORECASE)
+_CONNECTOR = re.compile(
+    r"(?:DESCRIBE\s+CONNECTOR|DROP\s+CONNECTOR(?:\s+IF\s+EXISTS)?)\s+(?:`[^`]*|[\w@]*)\Z",
+    re.IGNORECASE | re.ASCII,
+)
 MOST = 500
 """How many suggestions are made."""
 
@@ -44,6 +49,7 @@ class Names:
     columns: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()
 
 
 def suggestions(before: str, names: Names) -> list[tuple[str, int]]:
@@ -55,6 +61,9 @@ def suggestions(before: str, names: Names) -> list[tuple[str, int]]:
         return []
     if _PRINT.fullmatch(statement.lstrip()):
         return _matching(begun, [_quoted(name, "'") for name in names.topics])
+    if _CONNECTOR.fullmatch(statement.lstrip()):
+        words = ["IF EXISTS"] if statement.lstrip()[:4].upper() == "DROP" else []
+        return _matching(begun, [*(_quoted(name, "`") for name in names.connectors), *_like(begun, words)])
     if not statement.strip() or statement.strip() == begun:
         return _matching(begun, [*_like(begun, _FIRST_WORDS), *COMMANDS])
     functions = [f"{name}(" for name in names.functions]
@@ -102,7 +111,10 @@ class KnownNames:
             self._wanted.clear()
             # They only help: a failure, such as that of a connection which the shell closes, is nobody's business.
             with suppress(Exception):
-                self.names = names_of(self._server())
+                server = self._server()
+                self.names = replace(names_of(server), connectors=self.names.connectors)
+                # Another program answers for them, which may be slow.
+                self.names = replace(self.names, connectors=connectors_of(server))
 
 
 def names_of(server: Server) -> Names:
@@ -121,6 +133,11 @@ def names_of(server: Server) -> Names:
         _names(_told(server, "LIST FUNCTIONS", "functions")),
         _names(_told(server, "LIST TOPICS", "topics")),
     )
+
+
+def connectors_of(server: Server) -> tuple[str, ...]:
+    """The names of connectors."""
+    return _names(_told(server, "LIST CONNECTORS", "connectors"))
 
 
 def _told(server: Server, statement: str, name: str) -> list[Entity]:

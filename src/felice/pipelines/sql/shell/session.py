@@ -17,13 +17,15 @@ from felice.pipelines.sql.shell.parts import COMMANDS, Broken, Command, Part, Sq
 from felice.pipelines.sql.shell.printing import text_of
 from felice.pipelines.sql.shell.streaming import Lines, Rows, Stream, interruptible
 from felice.pipelines.sql.syntax.errors import SqlError, SqlSyntaxError
-from felice.pipelines.sql.syntax.scripts import with_values
+from felice.pipelines.sql.syntax.scripts import define, with_values
 from felice.pipelines.sql.syntax.statements import statement_of
 from felice.pipelines.sql.syntax.tree import Define, SetProperty, Statement
 
 T = TypeVar("T", bound=Statement)
 
 DEEPEST_SCRIPT = 16
+_CHANGES = ("currentStatus", "connector_info", "drop_connector")
+"""Results after which the server has other names than before."""
 _SUBSTITUTES = "ksql.variable.substitution.enable"
 
 
@@ -116,14 +118,17 @@ class Session:
             self._query(text, part)
             return
         found = self.server.run(text, self.properties, self._last_command)
-        self._show(found)
+        failed = [one for one in found if one.get("@type") == "error_entity"]
+        self._show([one for one in found if self.output.is_json or one not in failed])
         numbers = [one.get("commandSequenceNumber") for one in found]
         self._last_command = max(
             (number for number in numbers if isinstance(number, int) and number >= 0),
             default=self._last_command,
         )
-        if any(one.get("@type") == "currentStatus" for one in found):
+        if any(one.get("@type") in _CHANGES for one in found):
             self.on_change()
+        if failed:
+            raise ShellError(str(failed[0].get("errorMessage")))
 
     def _with_values(self, text: str, part: Part) -> str:
         if self.properties.get(_SUBSTITUTES, "true").lower() == "false":
@@ -159,11 +164,8 @@ class Session:
 
     def _define(self, text: str, part: Sql) -> None:
         variable = _parsed(text, part, Define)
-        if variable.value is None:
-            if self.variables.pop(variable.name, None) is None:
-                raise ShellError(f"the variable {variable.name} is not defined")
-        else:
-            self.variables[variable.name] = variable.value
+        if not define(variable, self.variables) and variable.value is None:
+            raise ShellError(f"the variable {variable.name} is not defined")
 
     def _show_variables(self, text: str, part: Sql) -> None:
         rows = [{"name": name, "value": value} for name, value in sorted(self.variables.items())]

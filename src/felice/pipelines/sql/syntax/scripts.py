@@ -47,11 +47,18 @@ def statements_of(text: str, variables: MutableMapping[str, str] | None = None) 
         found = with_values(piece, known, begin)
         statement = statement_of(tokens if found == piece else found, begin)
         if isinstance(statement, Define):
-            for name in [one for one in known if one.upper() == statement.name.upper()]:
-                del known[name]
-            if statement.value is not None:
-                known[statement.name] = statement.value
+            define(statement, known)
         yield Written(statement, found)
+
+
+def define(given: Define, variables: MutableMapping[str, str]) -> bool:
+    """Apply DEFINE or UNDEFINE. The case of names does not matter. Returns whether the variable was defined before."""
+    before = [one for one in variables if one.upper() == given.name.upper()]
+    for name in before:
+        del variables[name]
+    if given.value is not None:
+        variables[given.name] = given.value
+    return bool(before)
 
 
 def pieces_of(text: str) -> Iterator[tuple[str, list[Token]]]:
