@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from felice.client.compacted.errors import FollowingStopped
 from felice.client.compacted.identity import TopicIdentity
@@ -38,6 +38,9 @@ _AT_ONCE = 200
 _FINAL = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._AUTO_OFFSET_RESET)
 _CHECK_S = 1.0
 
+OnRecord = Callable[[CompactedRecord], Awaitable[None] | None]
+"""What is done with a record. If it is awaitable, no other record is passed on before it is done."""
+
 
 async def _ask_nothing(callback: Callable[..., object], partitions: object) -> None:
     raise AssertionError("a consumer without a group has no rebalances")
@@ -54,9 +57,7 @@ def tell(callback: Callable[..., object], *arguments: object) -> None:
 class Follower:
     """Runs on the event loop from `start` to `stop`."""
 
-    def __init__(
-        self, settings: Settings, identity: TopicIdentity, on_record: Callable[[CompactedRecord], None]
-    ) -> None:
+    def __init__(self, settings: Settings, identity: TopicIdentity, on_record: OnRecord) -> None:
         self._log = settings.logger("compacted")
         self._random = settings.env.random
         self._identity = identity
@@ -161,19 +162,19 @@ class Follower:
     async def _follow(self) -> None:
         while self.failure is None:
             self._arrived.clear()
-            if self._pass_on():
+            if await self._pass_on():
                 await asyncio.sleep(0)
             else:
                 await set_within(self._arrived, _CHECK_S)
 
-    def _pass_on(self) -> bool:
+    async def _pass_on(self) -> bool:
         """Pass up to `_AT_ONCE` messages on; False if the queue is empty."""
         for _ in range(_AT_ONCE):
             message = self._delivery.take()
             if message is None or self.failure is not None:
                 self._note_position()
                 return False
-            self._take(message)
+            await self._take(message)
         self._note_position()
         return True
 
@@ -184,7 +185,7 @@ class Follower:
             self.trouble = None
             self._tell_waiting()
 
-    def _take(self, message: Message) -> None:
+    async def _take(self, message: Message) -> None:
         error = message.error()
         if error is not None:
             self._on_error(error)
@@ -193,7 +194,9 @@ class Follower:
         assert offset is not None
         record = CompactedRecord(message.key(), message.value(), offset, timestamp, message.headers() or [])
         try:
-            self._on_record(record)
+            work = self._on_record(record)
+            if work is not None:
+                await work
         except Exception as raised:  # the application's: it decides what a record means
             self.fail(
                 f"{self._identity.name}: the record at offset {offset} was not applied: "

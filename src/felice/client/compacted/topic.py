@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, Never, TypeVar, cast
 
 from felice.client.compacted.errors import OutcomeUnknown
-from felice.client.compacted.follower import READ_COMMITTED, READ_UNCOMMITTED, Follower
+from felice.client.compacted.follower import READ_COMMITTED, READ_UNCOMMITTED, Follower, OnRecord
 from felice.client.compacted.identity import TopicIdentity
 from felice.client.compacted.preparation import Preparation, TopicPlan, not_ready
 from felice.client.compacted.records import BYTES, CompactedRecord, Conversion, K, V, encode
@@ -68,7 +68,8 @@ class CompactedTopic(Generic[K, V]):
     `config` has the settings of a client, also those of producers and consumers, except for the few that are decided
     here (`_DECIDED`).
     `fence` is a transactional id: all writers of the topic must have the same one. Without it, writers do not fence
-    each other. `write_timeout_s` limits each write. `on_record` runs on the event loop. Without `keep`, `mapping`
+    each other. `write_timeout_s` limits each write. `on_record` runs on the event loop; if it
+    is a coroutine, it is awaited before the next record. Without `keep`, `mapping`
     stays empty. `replication_factor` and `topic_configs` apply to a topic that is created.
     """
 
@@ -78,7 +79,7 @@ class CompactedTopic(Generic[K, V]):
         name: str,
         *,
         fence: str | None = None,
-        on_record: Callable[[CompactedRecord], None] = _nothing,
+        on_record: OnRecord = _nothing,
         conversion: Conversion[K, V] | None = None,
         keep: bool = True,
         replication_factor: int = 3,
@@ -170,10 +171,10 @@ class CompactedTopic(Generic[K, V]):
 
     # Reading
 
-    def _apply(self, record: CompactedRecord) -> None:
+    def _apply(self, record: CompactedRecord) -> Awaitable[None] | None:
         if self._keep:
             self._store(record)
-        self._on_record(record)
+        return self._on_record(record)
 
     def _store(self, record: CompactedRecord) -> None:
         if record.key is None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from felice.client.compacted.errors import FollowingStopped
-from felice.client.compacted.follower import Follower
+from felice.client.compacted.follower import Follower, OnRecord
 from felice.client.compacted.identity import TopicIdentity
 from felice.client.compacted.records import CompactedRecord
 from felice.client.options import parse_settings
@@ -43,7 +43,7 @@ class Followed:
         self.seen: list[CompactedRecord] = []
 
     @asynccontextmanager
-    async def follower(self) -> AsyncIterator[Follower]:
+    async def follower(self, on_record: OnRecord | None = None) -> AsyncIterator[Follower]:
         config = {
             "bootstrap.servers": self.broker.bootstrap,
             "auto.offset.reset": "error",
@@ -52,7 +52,7 @@ class Followed:
             "reconnect.backoff.max.ms": 100,
         }
         identity = TopicIdentity("t", self.broker.topics["t"][0])
-        follower = Follower(parse_settings("c", config), identity, self.seen.append)
+        follower = Follower(parse_settings("c", config), identity, on_record or self.seen.append)
         try:
             await follower.start()
             yield follower
@@ -100,6 +100,29 @@ def test_records_arrive_whole_and_the_position_follows() -> None:
                 assert followed.keys == [b"a", b"b", b"c"]
 
     asyncio.run(main())
+
+
+def test_a_record_is_done_before_the_next_one_and_the_position() -> None:
+    """What is done with a record may take a while, and is a coroutine then."""
+
+    async def scenario() -> None:
+        followed, goes_on = Followed(), asyncio.Event()
+
+        async def slow(record: CompactedRecord) -> None:
+            followed.seen.append(record)
+            await goes_on.wait()
+
+        with followed.broker as broker:
+            broker.append("t", 0, batch(b"a", b"b"))
+            async with followed.follower(slow) as follower:
+                await until(lambda: followed.keys == [b"a"])
+                await asyncio.sleep(0)
+                assert (followed.keys, follower.position) == ([b"a"], 0)
+                goes_on.set()
+                await follower.wait_position(2)
+                assert followed.keys == [b"a", b"b"]
+
+    asyncio.run(scenario())
 
 
 def test_a_damaged_batch_ends_the_following_before_anything_behind_it() -> None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from felice.pipelines.sql.syntax import cursor
 from felice.pipelines.sql.syntax.errors import Position, SqlSyntaxError
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.syntax.statements import statement_of
@@ -267,6 +268,19 @@ def test_a_long_statement_is_parsed() -> None:
     assert isinstance(found, Query) and len(found.columns) == 20_000
     long = " AND ".join(["a = 1"] * 20_000)
     assert isinstance(statement_of(f"SELECT * FROM s WHERE {long}"), Query)
+
+
+@pytest.mark.parametrize(
+    "expression", ["1+{}", "-{}", "NOT {}", "a->{}", "f({}1)", "ARRAY[{}1]", "k IN ({}1)"]
+)
+def test_a_statement_has_a_limited_number_of_parts(expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have a million characters, and half a million values took a server minutes."""
+    monkeypatch.setattr(cursor, "MOST_PARTS", 50)
+    begin, _, end = expression.partition("{}")
+    inside = {"-": "1-", "NOT ": "TRUE AND NOT ", "a->": "a->"}.get(begin, "1+" if not end else "1,")
+    text = f"SELECT {begin}{inside * 50}{'a' if begin == 'a->' else '1'}{end} FROM s"
+    with pytest.raises(SqlSyntaxError, match="may have 50 values, calls and signs"):
+        statement_of(text)
 
 
 def test_a_length_of_time_is_a_bigint() -> None:

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from felice.pipelines.sql.analysis.queries import plan_of
-from felice.pipelines.sql.catalogue import STREAM, TABLE, ColumnInfo, SourceInfo, near
+from felice.pipelines.sql.catalogue import STREAM, TABLE, Catalogue, ColumnInfo, SourceInfo, near
 from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
 from felice.pipelines.sql.explain import explained
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.server import entities
 from felice.pipelines.sql.server.cluster import Cluster
-from felice.pipelines.sql.server.engine import Engine
+from felice.pipelines.sql.server.engine import Engine, HeldQuery
 from felice.pipelines.sql.server.failures import Entity
 from felice.pipelines.sql.server.persistent import QueryState
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -96,9 +96,8 @@ class Answers:
         found = [one for one in self._engine.catalogue.sources.values() if one.kind == kind]
         if not is_extended:
             return entities.sources(text, kind, found)
-        return entities.of_kind(
-            "source_descriptions", text, sourceDescriptions=[self._described(one, True) for one in found]
-        )
+        shown = await asyncio.to_thread(lambda: [self._described(one, True) for one in found])
+        return entities.of_kind("source_descriptions", text, sourceDescriptions=shown)
 
     async def _topics(self, with_hidden: bool, text: str, settings: Mapping[str, str]) -> Entity:
         found = await self._cluster.topics()
@@ -106,12 +105,12 @@ class Answers:
         return entities.topics(text, shown)
 
     async def _queries(self, is_extended: bool, text: str, settings: Mapping[str, str]) -> Entity:
-        ids = list(self._engine.queries)
-        if is_extended:
-            return entities.of_kind(
-                "query_descriptions", text, queryDescriptions=[self._query_described(id) for id in ids]
-            )
-        return entities.of_kind("queries", text, queries=[self._listed(id) for id in ids])
+        if not is_extended:
+            listed = self._listed(self._engine.catalogue)
+            return entities.of_kind("queries", text, queries=list(listed.values()))
+        held = list(self._engine.queries.values())
+        shown = await asyncio.to_thread(lambda: [self._query_described(one) for one in held])
+        return entities.of_kind("query_descriptions", text, queryDescriptions=shown)
 
     async def _functions(self, text: str, settings: Mapping[str, str]) -> Entity:
         return entities.functions(text, self._engine.functions)
@@ -144,8 +143,9 @@ class Answers:
     async def _variables(self, text: str, settings: Mapping[str, str]) -> Entity:
         raise SqlError("variables belong to a session: the shell shows them")
 
-    def _listed(self, id: str) -> Entity:
-        return entities.query(self._engine.catalogue, id, self._state(id))
+    def _listed(self, catalogue: Catalogue) -> dict[str, Entity]:
+        """The queries of a catalogue, by id."""
+        return {id: entities.query(catalogue, id, self._state(id)) for id in catalogue.queries}
 
     # DESCRIBE
 
@@ -158,13 +158,13 @@ class Answers:
 
     async def _describe_source(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
         source = self._engine.catalogue.source(str(given.name), given.position)
-        return entities.of_kind(
-            "sourceDescription", text, sourceDescription=self._described(source, given.is_extended)
-        )
+        shown = await asyncio.to_thread(self._described, source, given.is_extended)
+        return entities.of_kind("sourceDescription", text, sourceDescription=shown)
 
     def _described(self, source: SourceInfo, is_extended: bool) -> Entity:
-        queries = {id: self._listed(id) for id in self._engine.queries}
-        return entities.description(source, self._engine.catalogue, queries, is_extended=is_extended)
+        """A source may have thousands of columns: this runs in a thread, while the catalogue may change."""
+        catalogue = self._engine.catalogue
+        return entities.description(source, catalogue, self._listed(catalogue), is_extended=is_extended)
 
     async def _describe_function(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
         name, functions = str(given.name).upper(), self._engine.functions
@@ -181,10 +181,12 @@ class Answers:
     async def _explain(self, given: Explain, text: str, settings: Mapping[str, str]) -> Entity:
         subject = given.subject
         if isinstance(subject, str):
-            if subject not in self._engine.queries:
+            held = self._engine.queries.get(subject)
+            if held is None:
                 known = self._engine.queries
                 raise SqlError(f"there is no query {subject}{near(subject, known)}", given.position)
-            return entities.of_kind("queryDescription", text, queryDescription=self._query_described(subject))
+            shown = await asyncio.to_thread(self._query_described, held)
+            return entities.of_kind("queryDescription", text, queryDescription=shown)
         match subject:
             case Query():
                 query = subject
@@ -207,18 +209,18 @@ class Answers:
             "sources": [side.source.name for side in plan.sides],
         }
 
-    def _query_described(self, id: str) -> Entity:
+    def _query_described(self, held: HeldQuery) -> Entity:
         engine = self._engine
-        held, info, state = engine.queries[id], engine.catalogue.queries[id], self._state(id)
-        sink = held.query.sink
+        id, sink = held.query.id, held.query.sink
+        state = self._state(id)
         app = engine.app(held)
         plan = explained(held.query.plan, sink)
         return _query_description(id, "PERSISTENT", plan, app.topology.describe()) | {
-            "statementText": info.text,
+            "statementText": held.text,
             "windowType": None if sink.window is None else sink.window.kind,
             "fields": entities.fields(sink.columns),
-            "sources": list(info.reads),
-            "sinks": [info.writes],
+            "sources": [side.source.name for side in held.query.plan.sides],
+            "sinks": [sink.name],
             "overriddenProperties": {
                 name: value for name, value in held.settings.items() if engine.settings.get(name) != value
             },

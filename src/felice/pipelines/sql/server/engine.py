@@ -35,6 +35,15 @@ class HeldQuery:
     is_paused: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a command does: its statement, without the semicolon in the text, and what that changes."""
+
+    statement: Statement
+    text: str
+    change: Change
+
+
 class Engine:
     """See the module. `settings` are those of the server, under those of a statement."""
 
@@ -61,14 +70,22 @@ class Engine:
         )
 
     def change(
-        self, given: Statement, text: str, settings: Mapping[str, str], around: Surroundings
+        self,
+        given: Statement,
+        text: str,
+        settings: Mapping[str, str],
+        around: Surroundings,
+        number: int | None = None,
     ) -> Change | None:
-        """What a statement changes, which `apply` does; None for a statement of another kind. Raises `SqlError`."""
-        change = change_of(given, self.catalogue, self.analyst(settings, around), text)
+        """What a statement changes, which `apply` does; None for a statement of another kind. `number` is that of its
+        command; without it, it is the next one. Raises `SqlError`.
+        """
+        catalogue = replace(self.catalogue, next_query=self.commands if number is None else number)
+        change = change_of(given, catalogue, self.analyst(settings, around), text)
         if change is None and isinstance(given, ControlQuery):
             done = "Paused" if given.action == "PAUSE" else "Resumed"
             ids = self.ids(given)
-            return Change(self.catalogue, f"{done} {', '.join(ids) or 'no query'}")
+            return Change(catalogue, f"{done} {', '.join(ids) or 'no query'}")
         if change is not None and change.started is not None:
             self._check(change, settings)
         return change
@@ -91,39 +108,40 @@ class Engine:
             )
         self._apps[change.started.id] = change.started, built
 
-    def apply(self, command: Command, known: Change | None = None) -> Change:
-        """Apply a command that was accepted. `known` is what `change` returned for it, if this server wrote it: then
-        nothing is analysed, and the application is the one that was built. Raises `SqlError` for a command that this
-        server does not understand, such as a call of a function that is no longer installed.
+    def read(self, command: Command) -> Read:
+        """What a command does, which `apply` makes so; until then nothing changes. It may run in a thread, since it may
+        take seconds. Raises `SqlError` for a command that this server does not understand, such as a call of a function
+        that is no longer installed.
         """
+        (written,) = statements_of(command.statement, {})
+        given, around = written.statement, Remembered(command.facts)
+        change = self.change(given, written.text, command.settings, around, command.number)
+        if change is None:
+            raise SqlError(f"{type(given).__name__} is no command", given.position)
+        return Read(given, written.text, change)
+
+    def skip(self, command: Command) -> None:
+        """Count a command that cannot be applied."""
         # A query has the numbers of its command. So it keeps its id, and with that its checkpoint, also where
         # a command before it cannot be applied.
         self.commands = max(self.commands, command.number + 1)
-        self.catalogue = replace(self.catalogue, next_query=command.number)
-        try:
-            return self._applied(command, known)
-        finally:
-            self.catalogue = replace(self.catalogue, next_query=self.commands)
+        self.catalogue = replace(self.catalogue, next_query=self.commands)
 
-    def _applied(self, command: Command, known: Change | None) -> Change:
-        (written,) = statements_of(command.statement, {})
-        given = written.statement
-        around = Remembered(command.facts)
-        change = known or self.change(given, written.text, command.settings, around)
-        if change is None:
-            raise SqlError(f"{type(given).__name__} is no command", given.position)
+    def apply(self, command: Command, read: Read) -> None:
+        """Apply a command, whose change was read with the catalogue as it is."""
+        given, change = read.statement, read.change
         self.catalogue = change.catalogue
         for id in change.stopped:
             self.queries.pop(id, None)
         if change.started is not None:
             settings = {**self.settings, **command.settings}
             self.queries[change.started.id] = HeldQuery(
-                change.started, written.text, settings, change.catalogue.types
+                change.started, read.text, settings, change.catalogue.types
             )
         if isinstance(given, ControlQuery) and given.action != "TERMINATE":
             for id in self.ids(given):
                 self.queries[id] = replace(self.queries[id], is_paused=given.action == "PAUSE")
-        return change
+        self.skip(command)
 
     def app(self, held: HeldQuery) -> App:
         """The application of a query."""

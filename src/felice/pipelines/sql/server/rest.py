@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
@@ -170,7 +170,9 @@ async def _ksql(server: Server, request: Request) -> Response:
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, NOT_READY, str(error)) from None
     asked = await _asked(request, "ksql", "streamsProperties")
     done = await server.service.execute(asked.text, asked.settings, asked.variables)
-    return JSONResponse(done, media_type=accepted(request, (KSQL, JSON)))
+    media = accepted(request, (KSQL, JSON))
+    written = [piece async for piece in pieces(json_parts(done))]
+    return Response("".join(written).encode("utf-8", "replace"), media_type=media)
 
 
 async def _status(server: Server, request: Request) -> Response:
@@ -297,6 +299,22 @@ async def pieces(texts: Iterable[str]) -> AsyncIterator[str]:
             found, size = [], 0
             await asyncio.sleep(0)
     yield "".join(found)
+
+
+def json_parts(value: object, depth: int = 4) -> Iterator[str]:
+    """The JSON of a value, in parts down to a depth: `json` writes each at once, and lets no other thread run."""
+    if not depth or not value or not isinstance(value, list | dict):
+        yield json_text(value)
+        return
+    begin, end = "[]" if isinstance(value, list) else "{}"
+    members = (
+        ((f"{json_text(name)}:", one) for name, one in value.items()) if isinstance(value, dict) else None
+    )
+    for name, one in (("", one) for one in value) if members is None else members:
+        yield begin + name
+        yield from json_parts(one, depth - 1)
+        begin = ","
+    yield end
 
 
 def _row(select: Select, row: Row) -> Entity:

@@ -4,7 +4,8 @@ Keeps true: a statement that changes something is answered when its command is i
             it. One such statement runs at a time, so each is analysed with the catalogue that all before it made.
             Topics are made before the command is written, and deleted after it: a command never names a topic that
             was not there.
-How:        analysis and compilation ask a registry and take milliseconds, so they run in a thread.
+How:        analysis and compilation ask a registry, and take seconds for thousands of columns, so they run in a thread,
+            also those of the commands that another server wrote.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from felice.pipelines.sql.server.cluster import Cluster, KnownTopics
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.connect_worker import PREFIX, WorkerAddress
 from felice.pipelines.sql.server.connectors import Connectors, masked
-from felice.pipelines.sql.server.engine import Engine
+from felice.pipelines.sql.server.engine import Engine, Read
 from felice.pipelines.sql.server.facts import Noted
 from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
 from felice.pipelines.sql.server.files import file_name
@@ -74,6 +75,7 @@ LONGEST_TEXT = 1 << 20
 MOST_STATEMENTS = 1_000
 """Of one request."""
 MOST_OF_PROGRAM = 100_000
+MOST_STATUSES = 10_000
 MOST_INSERTS = 16
 """Rows that are encoded at a time: for some formats a registry is asked."""
 
@@ -129,10 +131,10 @@ class SqlService:
         )
         self._refused: dict[int, SqlError] = {}
         """Commands that this server wrote and then could not apply, by their numbers."""
-        self._written: dict[int, Change] = {}
-        """What the commands that this server has just written change, by their numbers."""
+        self._written: dict[int, Read] = {}
+        """What the command that this server has just written does, by its number: it is not analysed again."""
         self.statuses: dict[str, str] = {}
-        """What each command did, by its id; the last one of an id counts."""
+        """What the last commands did, by their ids; the last one of an id counts."""
         self._one_at_a_time = asyncio.Lock()
         self._inserting = asyncio.Semaphore(MOST_INSERTS)
         self._stopping: set[asyncio.Task[None]] = set()
@@ -187,6 +189,7 @@ class SqlService:
         async with self._one_at_a_time:
             await self._topic.take_over(WRITE_S)
             await self._topic.wait_end(WRITE_S)
+            await asyncio.to_thread(self.engine.running_apps)  # It keeps what it compiles.
             self.leads = True
             self._run_queries()
 
@@ -206,17 +209,21 @@ class SqlService:
         await self._connectors.close()
         await self.cluster.stop()
 
-    def _on_record(self, record: CompactedRecord) -> None:
+    async def _on_record(self, record: CompactedRecord) -> None:
         try:
-            command = Command.decode(record.key, record.value)
+            command = await asyncio.to_thread(Command.decode, record.key, record.value)
         except DamagedCommand as error:
             self._has_skipped = True
             _log.error("skipped a damaged command", extra={"offset": record.offset, "reason": str(error)})
             return
         try:
-            change = self.engine.apply(command, self._written.pop(command.number, None))
-            self.statuses[command.id] = change.message
+            read = self._written.pop(command.number, None) or await asyncio.to_thread(
+                self.engine.read, command
+            )
+            self.engine.apply(command, read)
+            self._note_status(command.id, read.change.message)
         except Exception as error:  # Whatever a record has: the commands behind it are read.
+            self.engine.skip(command)
             reason = str(error) or type(error).__name__
             self._has_skipped = True
             if self.leads:
@@ -229,6 +236,16 @@ class SqlService:
         if self._is_read:
             self._run_queries()
             self._follow_tables()
+
+    async def _read(self, command: Command) -> Read:
+        known = self._written.pop(command.number, None)
+        return known if known is not None else await asyncio.to_thread(self.engine.read, command)
+
+    def _note_status(self, id: str, message: str) -> None:
+        self.statuses.pop(id, None)
+        self.statuses[id] = message
+        if len(self.statuses) > MOST_STATUSES:
+            del self.statuses[next(iter(self.statuses))]
 
     def _run_queries(self) -> None:
         if not self.leads:
@@ -373,14 +390,14 @@ class SqlService:
         kept = dict(settings)
         command = Command(_IDS[type(given)](given, change), engine.commands, text, kept, around.facts)
         if self.deployment.program is not None:
-            engine.apply(command, change)
+            engine.apply(command, Read(given, text, change))
         return change, command
 
     async def _change_alone(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
         change, command = await self._accept(given, text, settings)
         if command is None:
             return entities.warning(text + ";", change.message)
-        self._written = {command.number: change}
+        self._written = {command.number: Read(given, text, change)}
         offset = await self._topic.write([command.encode()])
         await self._topic.wait_read(offset, WRITE_S)
         refused = self._refused.pop(command.number, None)
@@ -403,7 +420,8 @@ class SqlService:
 
     def state(self, id: str) -> QueryState:
         """Whether a persistent query runs."""
-        if self.engine.queries[id].is_paused:
+        held = self.engine.queries.get(id)
+        if held is not None and held.is_paused:
             return QueryState(PAUSED)
         known = self._queries.states().get(id)
         if known is None and not self.leads:

@@ -4,6 +4,7 @@ Keeps true: rows and the offsets up to which they were read are written in one t
             follower continues where the file ends, and never counts a record twice or leaves one out.
             A file of a topic that was deleted, or made again, is thrown away.
 How:        one connection for the follower; each reader has its own. Write-ahead logging lets them read meanwhile.
+            They read pages: what an open SELECT may still see cannot leave the log, which would grow without bound.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ CREATE TABLE IF NOT EXISTS rows (key BLOB PRIMARY KEY, value BLOB NOT NULL, time
 """
 _PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA busy_timeout=10000")
 MOST_AT_ONCE = 5_000
+PAGE_ROWS, PAGE_BYTES = 500, 1 << 20
+"""What a reader takes out of the file at once; the last row may exceed it."""
 POLL_S = 0.2
 RETRY_S = 1.0
 CAUGHT_UP_S = 30.0
@@ -129,17 +132,43 @@ class TableRows:
                 )
 
     def rows(self, keys: Sequence[bytes] | None, window_bytes: int) -> Iterator[StoredRow]:
-        """The rows of these keys, without their windows' bytes, or all rows."""
+        """The rows of these keys, without their windows' bytes, or all rows, in pages.
+
+        Between two pages nothing is open in the file, so a slow reader does not keep its log from being written back.
+        What is written between them is seen in the later ones.
+        """
         with closing(opened(self.path)) as connection:
             if keys is None:
-                yield from connection.execute("SELECT key, value, timestamp FROM rows ORDER BY key")
+                yield from _paged(connection, b"", None, None)
                 return
             for key in keys:
-                yield from connection.execute(
-                    "SELECT key, value, timestamp FROM rows "
-                    "WHERE key >= ? AND key <= ? AND length(key) = ? ORDER BY key",
-                    (key, key + b"\xff" * window_bytes, len(key) + window_bytes),
-                )
+                yield from _paged(connection, key, key + b"\xff" * window_bytes, len(key) + window_bytes)
+
+
+def _paged(
+    connection: sqlite3.Connection, low: bytes, high: bytes | None, length: int | None
+) -> Iterator[StoredRow]:
+    """The rows whose keys are from `low` to `high`, in their order, of keys with this length."""
+    above = ">="
+    while True:
+        text, values = f"SELECT key, value, timestamp FROM rows WHERE key {above} ?", [low]
+        if high is not None:
+            text, values = f"{text} AND key <= ?", [low, high]
+        page, size, is_last = list[StoredRow](), 0, False
+        with closing(connection.execute(f"{text} ORDER BY key LIMIT {PAGE_ROWS}", values)) as found:
+            while size < PAGE_BYTES:
+                row = found.fetchone()
+                if row is None:
+                    is_last = len(page) < PAGE_ROWS
+                    break
+                page.append(row)
+                size += len(row[0]) + len(row[1])
+        for row in page:
+            if length is None or len(row[0]) == length:
+                yield row
+        if is_last or not page:
+            return
+        low, above = page[-1][0], ">"
 
 
 def window_bytes(source: SourceInfo) -> int:

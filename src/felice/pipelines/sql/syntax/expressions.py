@@ -78,6 +78,7 @@ def _negation(cursor: Cursor) -> Expression:
     position = cursor.position
     if not cursor.take_words("NOT"):
         return _predicate(cursor)
+    cursor.count_part()
     with cursor.nested():
         return placed(Unary("NOT", _negation(cursor)), position)
 
@@ -138,6 +139,7 @@ def _strength(cursor: Cursor) -> int:
 
 
 def _signed(cursor: Cursor) -> Expression:
+    cursor.count_part()
     position = cursor.position
     sign = cursor.take_sign("-", "+")
     if sign is None:
@@ -159,6 +161,7 @@ def _with_suffixes(cursor: Cursor) -> Expression:
             cursor.expect_sign("]")
         elif cursor.next.is_sign("->") and not cursor.after_next().is_sign("*"):
             cursor.take()
+            cursor.count_part()
             found = placed(Field(found, cursor.name("a field")), position)
         else:
             return found

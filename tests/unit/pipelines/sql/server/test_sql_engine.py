@@ -12,7 +12,7 @@ from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.rows.registry import MemoryRegistry
 from felice.pipelines.sql.server.cluster import KnownTopics, Topic
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
-from felice.pipelines.sql.server.engine import Engine
+from felice.pipelines.sql.server.engine import Engine, Read
 from felice.pipelines.sql.server.facts import Facts, Noted, Remembered
 from felice.pipelines.sql.server.leadership import assign, member
 from felice.pipelines.sql.settings import is_known
@@ -21,6 +21,10 @@ from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.types import INTEGER, STRING, Decimal, Struct
 
 AVRO_ROW = '{"type": "record", "name": "Row", "fields": [{"name": "A", "type": ["null", "int"]}]}'
+
+
+def applied(engine: Engine, command: Command) -> None:
+    engine.apply(command, engine.read(command))
 
 
 class World:
@@ -43,7 +47,7 @@ class World:
         assert change is not None
         command = Command("stream/`X`/create", self.engine.commands, written.text, settings, noted.facts)
         self.records.append(command.encode())
-        self.engine.apply(Command.decode(*self.records[-1]))
+        applied(self.engine, Command.decode(*self.records[-1]))
         return change.message
 
 
@@ -66,7 +70,7 @@ def test_replay_makes_the_same_catalogue_though_the_world_has_changed() -> None:
     world.topics.clear()
     other = Engine(built_in(), {"auto.offset.reset": "latest"}, MemoryRegistry())
     for key, value in world.records:
-        other.apply(Command.decode(key, value))
+        applied(other, Command.decode(key, value))
     assert other.catalogue == world.engine.catalogue
     assert other.catalogue.sources["A"].value == (("A", INTEGER),)
     assert other.catalogue.sources["T"].partitions == 3
@@ -127,7 +131,7 @@ def test_what_was_analysed_and_built_is_used_when_the_command_comes_back() -> No
     assert change.started is not None
     built = world.engine._apps[change.started.id][1]
     command = Command("stream/`R`/create", world.engine.commands, written.text, {}, noted.facts)
-    assert world.engine.apply(command, change) is change
+    world.engine.apply(command, Read(written.statement, written.text, change))
     assert world.engine.queries[change.started.id].query is change.started
     assert world.engine.running_apps() == {change.started.id: built}
 

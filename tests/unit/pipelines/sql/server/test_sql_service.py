@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from felice.client.compacted.records import CompactedRecord
 from felice.pipelines.sql.functions import built_in
+from felice.pipelines.sql.server import service as service_module
 from felice.pipelines.sql.server.commands import Command
+from felice.pipelines.sql.server.engine import Read
 from felice.pipelines.sql.server.facts import Facts
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, QueryState
 from felice.pipelines.sql.server.service import Deployment, SqlService
@@ -48,7 +51,7 @@ def after(directory: Path, *statements: str) -> tuple[SqlService, Wanted]:
         service._is_read = service.leads = True
         for number, statement in enumerate(statements):
             command = Command("x", number, statement, {}, Facts({"s": 1, "COPY": 1, "t": 1}, {}))
-            service._on_record(CompactedRecord(*command.encode(), number, 0, []))
+            await service._on_record(CompactedRecord(*command.encode(), number, 0, []))
         for follower in service.followers.values():
             await follower.stop()
         return service
@@ -97,3 +100,37 @@ def test_no_query_runs_while_no_server_leads(tmp_path: Path) -> None:
     assert service.state("CSAS_COPY_1") == QueryState(ERROR, "no server runs the queries at present")
     service.engine.queries["CSAS_COPY_1"] = replace(service.engine.queries["CSAS_COPY_1"], is_paused=True)
     assert service.state("CSAS_COPY_1") == QueryState(PAUSED)
+
+
+def test_a_command_is_analysed_beside_other_requests(tmp_path: Path) -> None:
+    """Thousands of columns take a second, in which a follower answered nothing."""
+
+    async def run() -> None:
+        client = {"bootstrap.servers": "127.0.0.1:1"}
+        service = SqlService(Deployment("a", client, built_in(), {}, None, tmp_path), Wanted())
+        goes_on, read = threading.Event(), service.engine.read
+
+        def slow(command: Command) -> Read:
+            assert goes_on.wait(100)
+            return read(command)
+
+        service.engine.read = slow  # type: ignore[method-assign]
+        command = Command("x", 0, STREAM, {}, Facts({"s": 1}, {}))
+        applying = asyncio.create_task(service._on_record(CompactedRecord(*command.encode(), 0, 0, [])))  # type: ignore[arg-type]
+        (found,) = await service.execute("SHOW STREAMS;", {}, {})
+        assert found["streams"] == []
+        goes_on.set()
+        await applying
+        (found,) = await service.execute("SHOW STREAMS;", {}, {})
+        assert len(found["streams"]) == 1
+
+    asyncio.run(run())
+
+
+def test_the_number_of_statuses_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "MOST_STATUSES", 2)
+    client = {"bootstrap.servers": "127.0.0.1:1"}
+    service = SqlService(Deployment("a", client, built_in(), {}, None, tmp_path), Wanted())
+    for id in ("a", "b", "a", "c"):
+        service._note_status(id, id)
+    assert list(service.statuses) == ["a", "c"]

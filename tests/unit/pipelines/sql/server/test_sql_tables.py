@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from felice.pipelines.sql.offline.statements import Statements
 from felice.pipelines.sql.offline.topics import Topics
 from felice.pipelines.sql.server.lookup import TableLookup
 from felice.pipelines.sql.server.printing import guessed
-from felice.pipelines.sql.server.rest import pieces
-from felice.pipelines.sql.server.tables import TableRows, window_bytes
+from felice.pipelines.sql.server.rest import json_parts, pieces
+from felice.pipelines.sql.server.tables import PAGE_BYTES, PAGE_ROWS, TableRows, window_bytes
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.syntax.tree import Query
 from felice.pipelines.streams.task import TopicRecord
@@ -127,6 +128,56 @@ def test_large_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
 
     assert asyncio.run(parts()) == [3, 3, 1]
     rows.close()
+
+
+def test_a_slow_reader_does_not_keep_the_log(tmp_path: Path) -> None:
+    """An open SELECT did: the log grew with everything that was written meanwhile."""
+    rows = TableRows(tmp_path / "t.sqlite")
+    count = 3 * PAGE_ROWS
+    rows.take([record(b"%05d" % number, b"x" * 100) for number in range(count)], {0: count})
+    reader = rows.rows(None, 0)
+    assert next(reader)[0] == b"00000"
+    rows.take([record(b"%05d" % number, b"y" * 100) for number in range(count)], {0: 2 * count})
+    busy, log, moved = rows._write.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    assert (busy, log, moved) == (0, 0, 0)
+    rest = list(reader)
+    assert [key for key, _, _ in rest] == [b"%05d" % number for number in range(1, count)]
+    assert rest[-1][1] == b"y" * 100
+    rows.close()
+
+
+def test_large_rows_make_small_pages(tmp_path: Path) -> None:
+    rows = TableRows(tmp_path / "t.sqlite")
+    window = (5).to_bytes(8, "big")
+    keys = [b"a%d" % number for number in range(5)]
+    rows.take([record(key + window, b"x" * PAGE_BYTES) for key in keys], {0: 5})
+    assert [key[:2] for key, _, _ in rows.rows(None, 8)] == keys
+    assert [key[:2] for key, _, _ in rows.rows([b"a3"], 8)] == [b"a3"]
+    rows.close()
+
+
+def test_rows_that_end_with_a_page(tmp_path: Path) -> None:
+    rows = TableRows(tmp_path / "t.sqlite")
+    for count in (0, 1, PAGE_ROWS, PAGE_ROWS + 1, 2 * PAGE_ROWS):
+        rows.take([record(b"%05d" % number, b"x") for number in range(count)], {0: count})
+        assert len(list(rows.rows(None, 0))) == count
+    rows.close()
+
+
+def test_parts_of_json_are_json() -> None:
+    values: list[object] = [
+        [],
+        {},
+        [[]],
+        {"a": [1, {"b": None}], "c": {}},
+        [{"d": [{"e": [{"f": "x"}]}]}],
+        "é",
+        1.5,
+    ]
+    for value in values:
+        for depth in range(5):
+            assert json.loads("".join(json_parts(value, depth))) == value
+    assert len(list(json_parts(values))) > 10
 
 
 def test_an_answer_is_written_in_pieces() -> None:
