@@ -121,6 +121,13 @@ def test_what_is_refused(server: SqlProcess, path: str, text: str, reason: str) 
     assert reason in server.refused(path, text)["message"]
 
 
+def test_a_setting_of_the_system(server: SqlProcess) -> None:
+    setting = "ksql.functions.collect_set.limit"
+    altered, shown = server.ksql(f"ALTER SYSTEM '{setting}'='77'; SHOW PROPERTIES;")
+    assert altered["@type"] == "currentStatus"
+    assert {"name": setting, "scope": "KSQL", "value": "77", "editable": True} in shown["properties"]
+
+
 def test_connectors_of_a_worker_that_is_away(server: SqlProcess) -> None:
     shown, properties = server.ksql("SHOW CONNECTORS; SHOW PROPERTIES;")
     assert shown["@type"] == "error_entity"
@@ -349,6 +356,17 @@ def test_a_second_server_forwards_and_takes_over(broker: Target, tmp_path: Path)
     with SqlProcess(broker.bootstrap, tmp_path / "three", name) as third:
         shown, listed = third.ksql("SHOW TYPES; SHOW STREAMS;")
         assert (list(shown["types"]), [one["name"] for one in listed["streams"]]) == ([topic], [topic])
+        assert third.call("POST", "/ksql/terminate", {"deleteTopicList": ["("]}) == (400, 40001)
+        assert third.call("POST", "/ksql/terminate", {"deleteTopicList": "x"}) == (400, 40000)
+        (ended,) = third.call("POST", "/ksql/terminate", {})
+        assert ended["commandId"] == "cluster/TerminateCluster/terminate"
+        for path, body in (("/ksql", {"ksql": "SHOW TYPES;"}), ("/query", {"ksql": f"PRINT {topic};"})):
+            assert third.call("POST", path, body) == (503, 50300)
+        assert third.call("GET", "/info")["KsqlServerInfo"]["serverStatus"] == "TERMINATED"
+        topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
+        assert topic in topics
+        assert f"_confluent-ksql-{name}_command_topic" not in topics
+        assert third.stop() == 0
 
 
 def test_pages_of_other_sites_may_send_nothing(server: SqlProcess) -> None:

@@ -63,6 +63,8 @@ class SourceInfo:
     is_read_only: bool = False
     query: str | None = None
     """The id of the query that made it."""
+    made_from: tuple[str, ...] = ()
+    """The sources that this query reads: they stay, also when it was terminated."""
     text: str = ""
     """The statement that made it."""
 
@@ -155,6 +157,10 @@ class Catalogue:
     def readers(self, name: str) -> list[str]:
         """The ids of the queries that read a source."""
         return [one.id for one in self.queries.values() if name in one.reads]
+
+    def derived(self, name: str) -> list[str]:
+        """The names of the sources that were made from a source."""
+        return [one.name for one in self.sources.values() if name in one.made_from]
 
     def writers(self, name: str) -> list[str]:
         """The ids of the queries that write a source."""

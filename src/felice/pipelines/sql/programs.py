@@ -16,10 +16,12 @@ from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry, RemoteRegistry
 from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of, set_property
-from felice.pipelines.sql.syntax.errors import Position, SqlError
+from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.syntax.tree import (
+    CreateAsSelect,
     CreateConnector,
+    CreateSource,
     Define,
     Drop,
     InsertValues,
@@ -50,6 +52,24 @@ class NeededTopic:
         if source.is_table:
             config = {"cleanup.policy": "compact" if source.window is None else "compact,delete"} | config
         return NeededTopic(source.topic, source.partitions, source.replicas, config)
+
+
+def check_topic(given: Statement, topic: str, partitions: int, replicas: int | None = None) -> None:
+    """Raise `SqlError` if WITH has another number of partitions than the topic that exists, or wants more replicas."""
+    if not isinstance(given, CreateSource | CreateAsSelect):
+        return
+    wanted = {name.upper(): literal for name, literal in given.properties}
+    for what, actual in (("PARTITIONS", partitions), ("REPLICAS", replicas)):
+        literal = wanted.get(what)
+        number = None if literal is None else literal.value
+        is_more = isinstance(number, int) and actual is not None and number > actual
+        if literal is not None and (is_more or (what == "PARTITIONS" and number != actual)):
+            raise SqlError(
+                f"A Kafka topic with the name '{topic}' already exists, with different partition/replica configuration "
+                f"than required: it has {actual} {what.lower()}, and WITH has {literal.value}. Leave {what} out to use "
+                "it as it is",
+                literal.position,
+            )
 
 
 @dataclass(slots=True)
@@ -122,7 +142,7 @@ class _Reading:
 
     def _take(self, given: Statement, text: str) -> None:
         match given:
-            case SetProperty():
+            case SetProperty(is_of_system=False):
                 set_property(given, self._settings, SETTINGS)
                 return
             case Define():
@@ -141,12 +161,12 @@ class _Reading:
         change = change_of(given, self._catalogue, analyst, text)
         if change is None:
             raise SqlError(f"`felice run` does not support {_keywords(given, text)}", given.position)
-        self._apply(change, given.position)
+        self._apply(change, given)
 
-    def _apply(self, change: Change, position: Position) -> None:
+    def _apply(self, change: Change, given: Statement) -> None:
         for name, source in change.catalogue.sources.items():
             if self._catalogue.sources.get(name) is not source:  # `!=` compares all columns of all sources.
-                self._need(source, position)
+                self._need(source, given)
         self._catalogue = change.catalogue
         for id in change.stopped:
             self._queries.pop(id, None)
@@ -156,13 +176,16 @@ class _Reading:
             )
             self._queries[change.started.id] = change.started, tools
 
-    def _need(self, source: SourceInfo, position: Position) -> None:
+    def _need(self, source: SourceInfo, given: Statement) -> None:
         try:
             for one in (source.key_format, source.value_format):
                 self._around.check_registry(one)
         except ValueError as error:
-            raise SqlError(str(error), position) from None
-        if source.topic in self._exists or source.topic in self._topics:
+            raise SqlError(str(error), given.position) from None
+        if source.topic in self._exists:
+            check_topic(given, source.topic, self._exists[source.topic])
+            return
+        if source.topic in self._topics:
             return
         self._topics[source.topic] = NeededTopic.of(source)
 

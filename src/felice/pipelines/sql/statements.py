@@ -39,6 +39,8 @@ class Analyst:
     around: Surroundings
     numbers_queries: bool = True
     """Whether ids of queries end with a number, as ksqlDB's; without it they stay when statements are put between."""
+    is_replay: bool = False
+    """Whether the statement was accepted before, perhaps by an older version: rules that only protect do not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def _create_as_select(given: CreateAsSelect, catalogue: Catalogue, analyst: Anal
     _check_replacement(given, known, sink)
     kept = known.query if known is not None else None
     id = kept or f"C{given.kind[0]}AS_{given.name}{_number(catalogue, analyst)}"
-    sink = replace(sink, query=id, text=text)
+    sink = replace(sink, query=id, made_from=_names(plan), text=text)
     found = catalogue.with_source(sink).with_query(QueryInfo(id, _names(plan), given.name, text))
     stopped = (id,) if kept else ()
     return Change(found, f"Created query with ID {id}", PersistentQuery(id, plan, sink), stopped)
@@ -221,6 +223,13 @@ def _drop(given: Drop, catalogue: Catalogue, analyst: Analyst, text: str) -> Cha
         )
     if given.deletes_topic and known.is_read_only:
         raise SqlError(f"Cannot delete topic for read-only source: {name}", given.position)
+    derived = [one for one in catalogue.derived(given.name) if one != given.name]
+    if derived and not analyst.is_replay:
+        raise SqlError(
+            f"Cannot drop {name}. The following streams and/or tables read from this source: [{', '.join(derived)}]. "
+            f"You need to drop them before dropping {name}.",
+            given.position,
+        )
     readers = catalogue.readers(given.name)
     writers = [one for one in catalogue.writers(given.name) if one != known.query]
     if readers or writers:

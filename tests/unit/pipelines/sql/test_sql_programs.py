@@ -20,12 +20,12 @@ def test_topics_that_are_not_there_are_needed() -> None:
         + "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
         + "CREATE TABLE w WITH (retention_ms=1000) AS SELECT k, COUNT(*) AS n FROM s WINDOW SESSION (1 DAY) GROUP BY k;"
         + "CREATE STREAM r WITH (partitions=5, retention_ms=2000, cleanup_policy='compact') AS SELECT k, v FROM s;",
-        {"s": 2},
+        {"s": 3},
         built_in(),
     )
     assert program.topics == {
-        "T": NeededTopic("T", 2, 1, {"cleanup.policy": "compact"}),
-        "W": NeededTopic("W", 2, 1, {"cleanup.policy": "compact,delete", "retention.ms": "1000"}),
+        "T": NeededTopic("T", 3, 1, {"cleanup.policy": "compact"}),
+        "W": NeededTopic("W", 3, 1, {"cleanup.policy": "compact,delete", "retention.ms": "1000"}),
         "R": NeededTopic("R", 5, 1, {"cleanup.policy": "compact", "retention.ms": "2000"}),
     }
     assert [app.name for app in program.apps] == ["CTAS_T", "CTAS_W", "CSAS_R"]
@@ -69,3 +69,29 @@ def test_a_record_in_another_format_stops_the_query_if_set() -> None:
 def test_statements_that_programs_do_not_have(text: str, reason: str) -> None:
     with pytest.raises(SqlError, match=reason):
         program_of(STREAM + text, {}, built_in())
+
+
+def test_a_topic_that_has_other_partitions_than_the_statement_says() -> None:
+    for text, topic in (
+        (STREAM, "s"),
+        (f"{STREAM}CREATE STREAM r WITH (partitions=3) AS SELECT * FROM s;", "R"),
+    ):
+        with pytest.raises(SqlError, match=f"'{topic}' already exists, with different partition"):
+            program_of(text, {topic: 2}, built_in())
+    assert program_of(f"{STREAM}CREATE STREAM r AS SELECT * FROM s;", {"R": 2}, built_in()).apps
+
+
+def test_a_word_that_is_no_unit_is_a_column() -> None:
+    """As in ksqlDB. Each row would have had NULL instead."""
+    query = "CREATE STREAM r AS SELECT k, TIMESTAMPADD(WEEKS, 1, FROM_UNIXTIME(v)) AS t FROM s;"
+    with pytest.raises(SqlError, match="WEEKS"):
+        program_of(STREAM + query, {}, built_in())
+
+
+def test_a_source_from_which_others_were_made_is_not_dropped() -> None:
+    made = f"{STREAM}CREATE STREAM r AS SELECT * FROM s;TERMINATE CSAS_R;"
+    with pytest.raises(
+        SqlError, match=r"Cannot drop S. .* read from this source: \[R\]. You need to drop them"
+    ):
+        program_of(f"{made}DROP STREAM s;", {}, built_in())
+    assert not program_of(f"{made}DROP STREAM r;DROP STREAM s;", {}, built_in()).apps

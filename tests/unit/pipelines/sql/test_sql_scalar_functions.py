@@ -271,7 +271,7 @@ def test_values(call: str, value: Any) -> None:
         ("FORMAT_DATE(FROM_DAYS(0), 'HH')", "the value has no hour, which the pattern asks for"),
         ("FORMAT_TIMESTAMP(FROM_UNIXTIME(0), 'HH', 'PST')", "there is no time zone 'PST'"),
         ("FORMAT_TIMESTAMP(FROM_UNIXTIME(9000000000000000000), 'HH')", "outside the years 1 to 9999"),
-        ("TIMESTAMPADD(WEEKS, 1, FROM_UNIXTIME(0))", "units are DAYS, HOURS, MINUTES, SECONDS"),
+        ("TIMESTAMPADD('WEEKS', 1, FROM_UNIXTIME(0))", "units are DAYS, HOURS, MINUTES, SECONDS"),
         ("TIMESTAMPADD(DAYS, 1, FROM_UNIXTIME(9223372036854775807))", "lead outside the timestamps"),
         ("URL_EXTRACT_HOST('http://a b')", "expected a URL, and got 'http://a b'"),
         ("URL_EXTRACT_HOST('http://a/%zz')", "expected a URL"),

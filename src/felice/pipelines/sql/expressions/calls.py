@@ -30,18 +30,7 @@ CompileLambda = Callable[[Lambda, Sequence[SqlType]], Code]
 _MOST_NAMED = 8
 UNITS = frozenset(
     one + plural
-    for one in (
-        "YEAR",
-        "MONTH",
-        "WEEK",
-        "DAY",
-        "HOUR",
-        "MINUTE",
-        "SECOND",
-        "MILLISECOND",
-        "MICROSECOND",
-        "NANOSECOND",
-    )
+    for one in ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND")
     for plural in ("", "S")
 )
 WITH_UNITS = frozenset(("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"))

@@ -79,7 +79,7 @@ class Statements:
         match given:
             case Query():
                 self.asked.append(Asked(self._count, given))
-            case SetProperty():
+            case SetProperty(is_of_system=False):
                 set_property(given, self.settings, {})
             case InsertValues():
                 self._insert(given)

@@ -43,6 +43,9 @@ class Registry(Protocol):
     def register(self, subject: str, type: str, text: str, references: References = ()) -> int:
         """The id of a schema, which becomes a version of the subject unless it is one."""
 
+    def forget(self, subject: str) -> None:
+        """Delete a subject, if it exists. Its schemas can still be read by their ids."""
+
 
 class MemoryRegistry:
     """A registry of one process, for tests. One schema has one id under all subjects."""
@@ -80,6 +83,10 @@ class MemoryRegistry:
         if id not in versions:
             versions.append(id)
         return id
+
+    def forget(self, subject: str) -> None:
+        """Delete a subject, if it exists."""
+        self._subjects.pop(subject, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,19 @@ class RemoteRegistry:
 
         return write_with(self.address, ask)
 
+    def forget(self, subject: str) -> None:
+        """Delete a subject, if it exists. Raises `OutsideError` if the registry refuses it, or does not answer."""
+        from felice.client.schema_registry.error import SchemaRegistryError
+
+        def ask() -> None:
+            try:
+                self.address.client().delete_subject(subject)
+            except SchemaRegistryError as error:
+                if error.error_code not in (*_NO_SUBJECT, _DELETED_SUBJECT):
+                    raise
+
+        write_with(self.address, ask)
+
     def _by_id(self, id: int) -> RegisteredText:
         key = os.getpid(), self.address, id
         found = _known.get(key)
@@ -160,4 +180,5 @@ class RemoteRegistry:
 
 
 _NO_SUBJECT = (40401, 40402)
+_DELETED_SUBJECT = 40404
 _MOST_REFERENCES = 1000

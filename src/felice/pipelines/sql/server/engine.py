@@ -5,7 +5,8 @@ Keeps true: the same commands give the same catalogue, queries and ids, on every
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from felice.dataclass import dataclass
@@ -17,10 +18,10 @@ from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.server.commands import Command
 from felice.pipelines.sql.server.facts import Remembered
-from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of
+from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of, set_property
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
-from felice.pipelines.sql.syntax.tree import ControlQuery, Statement
+from felice.pipelines.sql.syntax.tree import ControlQuery, SetProperty, Statement
 from felice.pipelines.streams.app import App
 
 
@@ -33,19 +34,27 @@ class HeldQuery:
     settings: Mapping[str, str]
     users: Mapping[str, object]
     is_paused: bool = False
+    own_settings: frozenset[str] = frozenset()
+    """The settings that the statement had; the others are those of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """What a command does: its statement, without the semicolon in the text, and what that changes."""
 
-    statement: Statement
+    statement: Statement | None
+    """None for the end of the cluster."""
     text: str
     change: Change
 
 
+TERMINATE_CLUSTER = "cluster/TerminateCluster/terminate"
+"""The id of the command that ends everything. Its settings have the topics that are deleted then."""
+DELETED_TOPICS = "deleteTopicList"
+
+
 class Engine:
-    """See the module. `settings` are those of the server, under those of a statement."""
+    """See the module. `settings` are those of the server, under those of a statement; ALTER SYSTEM changes them."""
 
     def __init__(
         self,
@@ -60,13 +69,17 @@ class Engine:
         self.catalogue = Catalogue()
         self.queries: dict[str, HeldQuery] = {}
         self._apps: dict[str, tuple[PersistentQuery, App]] = {}
+        self.deleted_topics: Sequence[str] | None = None
+        """The topics to delete when the cluster was terminated; None before."""
         self.commands = 0
         """How many commands were applied; the number of the next one."""
 
-    def analyst(self, settings: Mapping[str, str], around: Surroundings) -> Analyst:
+    def analyst(
+        self, settings: Mapping[str, str], around: Surroundings, *, is_replay: bool = False
+    ) -> Analyst:
         """What a statement with these settings is analysed with."""
         return Analyst(
-            self.functions, {**self.settings, **settings}, around, numbers_queries=self._numbers_queries
+            self.functions, {**self.settings, **settings}, around, self._numbers_queries, is_replay
         )
 
     def change(
@@ -81,11 +94,14 @@ class Engine:
         command; without it, it is the next one. Raises `SqlError`.
         """
         catalogue = replace(self.catalogue, next_query=self.commands if number is None else number)
-        change = change_of(given, catalogue, self.analyst(settings, around), text)
+        analyst = self.analyst(settings, around, is_replay=number is not None)
+        change = change_of(given, catalogue, analyst, text)
         if change is None and isinstance(given, ControlQuery):
             done = "Paused" if given.action == "PAUSE" else "Resumed"
             ids = self.ids(given)
             return Change(catalogue, f"{done} {', '.join(ids) or 'no query'}")
+        if isinstance(given, SetProperty) and given.is_of_system:
+            return Change(catalogue, f"System property {given.name} was set to '{given.value}'.")
         if change is not None and change.started is not None:
             self._check(change, settings)
         return change
@@ -113,6 +129,8 @@ class Engine:
         take seconds. Raises `SqlError` for a command that this server does not understand, such as a call of a function
         that is no longer installed.
         """
+        if command.id == TERMINATE_CLUSTER:
+            return Read(None, command.statement, Change(Catalogue(), "The cluster was terminated."))
         (written,) = statements_of(command.statement, {})
         given, around = written.statement, Remembered(command.facts)
         change = self.change(given, written.text, command.settings, around, command.number)
@@ -131,17 +149,38 @@ class Engine:
         """Apply a command, whose change was read with the catalogue as it is."""
         given, change = read.statement, read.change
         self.catalogue = change.catalogue
+        if given is None:
+            self.queries.clear()
+            self.deleted_topics = json.loads(command.settings[DELETED_TOPICS])
+        if isinstance(given, SetProperty):
+            self._alter(given)
         for id in change.stopped:
             self.queries.pop(id, None)
         if change.started is not None:
-            settings = {**self.settings, **command.settings}
             self.queries[change.started.id] = HeldQuery(
-                change.started, read.text, settings, change.catalogue.types
+                change.started,
+                read.text,
+                {**self.settings, **command.settings},
+                change.catalogue.types,
+                own_settings=frozenset(command.settings),
             )
         if isinstance(given, ControlQuery) and given.action != "TERMINATE":
             for id in self.ids(given):
                 self.queries[id] = replace(self.queries[id], is_paused=given.action == "PAUSE")
         self.skip(command)
+
+    def _alter(self, given: SetProperty) -> None:
+        """Change a setting of the server, and of the queries whose statement did not have it. They go on with their
+        state and positions.
+        """
+        set_property(given, self.settings, {})
+        for id, held in self.queries.items():
+            changed = dict(held.settings)
+            set_property(given, changed, {})
+            changed = {**changed, **{name: held.settings[name] for name in held.own_settings}}
+            if changed != held.settings:
+                self.queries[id] = replace(held, settings=changed)
+                self._apps.pop(id, None)
 
     def app(self, held: HeldQuery) -> App:
         """The application of a query."""

@@ -13,7 +13,9 @@ from felice.pipelines.sql.server.persistent import QueryState
 from felice.pipelines.sql.types import Array, Decimal, Map, SqlType, Struct, base
 
 
-def status(text: str, id: str, number: int, message: str, query: str | None) -> Entity:
+def status(
+    text: str, id: str, number: int, message: str, query: str | None, warnings: Sequence[str] = ()
+) -> Entity:
     """That a command was accepted and applied."""
     return {
         "@type": "currentStatus",
@@ -21,7 +23,7 @@ def status(text: str, id: str, number: int, message: str, query: str | None) -> 
         "commandId": id,
         "commandStatus": {"status": "SUCCESS", "message": message, "queryId": query},
         "commandSequenceNumber": number,
-        "warnings": [],
+        "warnings": [{"message": one} for one in warnings],
     }
 
 
@@ -126,7 +128,7 @@ def description(
         "replication": source.replicas,
         "statement": source.text,
         "queryOffsetSummaries": [],
-        "sourceConstraints": [],
+        "sourceConstraints": catalogue.derived(source.name),
     }
 
 

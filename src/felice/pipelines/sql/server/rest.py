@@ -161,18 +161,25 @@ def _bad(message: str) -> HttpError:
 
 
 async def _ksql(server: Server, request: Request) -> Response:
-    """POST /ksql. Another server than the leader forwards the request: only the leader knows how its queries are."""
-    url = server.at_leader.leader()
-    if url is not None and FORWARD_HEADER not in request.headers:
-        try:
-            return await passed_on(request, server.at_leader.forwarder, url)
-        except (LeaderAway, ForwardingFailed) as error:
-            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, NOT_READY, str(error)) from None
+    """POST /ksql."""
+    if (answer := await _of_leader(server, request)) is not None:
+        return answer
     asked = await _asked(request, "ksql", "streamsProperties")
     done = await server.service.execute(asked.text, asked.settings, asked.variables)
     media = accepted(request, (KSQL, JSON))
     written = [piece async for piece in pieces(json_parts(done))]
     return Response("".join(written).encode("utf-8", "replace"), media_type=media)
+
+
+async def _of_leader(server: Server, request: Request) -> Response | None:
+    """The leader's answer; None if this server leads. Only the leader writes, and knows how its queries are."""
+    url = server.at_leader.leader()
+    if url is None or FORWARD_HEADER in request.headers:
+        return None
+    try:
+        return await passed_on(request, server.at_leader.forwarder, url)
+    except (LeaderAway, ForwardingFailed) as error:
+        raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, NOT_READY, str(error)) from None
 
 
 async def _status(server: Server, request: Request) -> Response:
@@ -187,11 +194,22 @@ async def _status(server: Server, request: Request) -> Response:
 
 
 async def _terminate(server: Server, request: Request) -> Response:
-    raise HttpError(
-        HTTPStatus.NOT_IMPLEMENTED,
-        HTTPStatus.NOT_IMPLEMENTED * 100,
-        "the server does not support /ksql/terminate; use TERMINATE ALL and DROP",
-    )
+    """POST /ksql/terminate: the end of the cluster, and of the topics in `deleteTopicList`."""
+    if (answer := await _of_leader(server, request)) is not None:
+        return answer
+    body = await _object(request)
+    unknown = body.keys() - {"deleteTopicList", "streamsProperties"}
+    if unknown:
+        raise _bad(f"the body has the unknown member {sorted(unknown)[0]!r}")
+    topics = body.get("deleteTopicList") or []
+    if not isinstance(topics, list) or not all(isinstance(one, str) for one in topics):
+        raise _bad("deleteTopicList must be a list of names and patterns of topics")
+    try:
+        done = await server.service.terminate(topics)
+    except (KafkaException, SqlError) as error:
+        raise StatementFailed(str(error), "TERMINATE CLUSTER;") from None
+    server.selects.close_all()
+    return JSONResponse([done], media_type=accepted(request, (KSQL, JSON)))
 
 
 # Queries
@@ -416,6 +434,7 @@ async def _inserts(server: Server, request: Request) -> Response:
     about = None if first is None else parse_json(first)
     if not isinstance(about, dict) or not isinstance(about.get("target"), str):
         raise _bad("the first line must be a JSON object with the member 'target', the name of a stream")
+    server.service.check_lives()
     sources = server.service.engine.catalogue.sources
     named = about["target"]
     name = named[1:-1] if named[:1] == "`" else named.upper()
@@ -493,7 +512,7 @@ async def _info(server: Server, request: Request) -> Response:
         "version": VERSION,
         "kafkaClusterId": service.cluster.id,
         "ksqlServiceId": service.deployment.service_id,
-        "serverStatus": "RUNNING",
+        "serverStatus": "TERMINATED" if service.is_terminated else "RUNNING",
     }
     return JSONResponse({"KsqlServerInfo": about}, media_type=accepted(request, (KSQL, JSON)))
 

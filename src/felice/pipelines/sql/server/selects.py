@@ -96,15 +96,21 @@ class Selects:
             found.closed.set()
         return found is not None
 
+    def close_all(self) -> None:
+        """End all queries."""
+        for id in list(self.running):
+            self.close(id)
+
     async def begin(
         self, text: str, settings: Mapping[str, str], variables: Mapping[str, str]
     ) -> Select | PrintTopic:
         """Begin the query of a text with one SELECT or PRINT. Raises `StatementFailed`."""
+        self._service.check_lives()
         check_settings(settings)
         own, given = dict(settings), None
         for written in await asyncio.to_thread(parsed, text, dict(variables)):
             match written.statement:
-                case SetProperty() as setting:
+                case SetProperty(is_of_system=False) as setting:
                     self._service.set(setting, own)
                 case Define():
                     continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -63,8 +63,8 @@ def sql_server(
     forwarder = Forwarder(leader_tls)
     tasks: set[asyncio.Task[None]] = set()
 
-    def lead() -> None:
-        task = asyncio.get_running_loop().create_task(_lead(service))
+    def begin(work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -74,9 +74,12 @@ def sql_server(
             deployment.client,
             f"_confluent-ksql-{deployment.service_id}_servers",
             advertised or server.url,
-            lead,
+            lambda: begin(_lead(service)),
             service.follow,
         )
+        # It takes no part in the cluster that may begin under this name.
+        service.on_terminated = lambda: begin(leadership.stop())
+        service.has_own_address = lambda: not leadership.is_shared
         # A registry that does not answer holds the threads of those who ask it; others must find one.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST_QUERIES + OTHER_THREADS))
         async with AsyncExitStack() as running:
@@ -98,7 +101,8 @@ def sql_server(
 
     def leader() -> str | None:
         leadership: Leadership = app.state.leadership
-        return None if leadership.is_mine else leadership.leader
+        answers_itself = leadership.is_mine or leadership.is_shared or service.is_terminated
+        return None if answers_itself else leadership.leader
 
     made = routes(service, AtLeader(forwarder, leader))
     limits = Limits(connections=MOST_QUERIES + OTHER_REQUESTS)

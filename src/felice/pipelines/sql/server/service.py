@@ -13,22 +13,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import field
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from felice.client.compacted.records import CompactedRecord
 from felice.client.compacted.topic import CompactedTopic
-from felice.client.error import KafkaException
+from felice.client.error import KafkaError, KafkaException
 from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError
+from felice.pipelines.java.regex import LinearPattern, linear
 from felice.pipelines.sql.catalogue import SourceInfo, near
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.inserts import Inserted, inserted
-from felice.pipelines.sql.programs import NeededTopic
+from felice.pipelines.sql.programs import NeededTopic, check_topic
+from felice.pipelines.sql.rows import features_of
+from felice.pipelines.sql.rows.plain import json_text
 from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry
 from felice.pipelines.sql.server import entities
 from felice.pipelines.sql.server.answers import Answers
@@ -36,8 +41,8 @@ from felice.pipelines.sql.server.cluster import Cluster, KnownTopics
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.connect_worker import PREFIX, WorkerAddress
 from felice.pipelines.sql.server.connectors import Connectors, masked
-from felice.pipelines.sql.server.engine import Engine, Read
-from felice.pipelines.sql.server.facts import Noted
+from felice.pipelines.sql.server.engine import DELETED_TOPICS, TERMINATE_CLUSTER, Engine, Read
+from felice.pipelines.sql.server.facts import Facts, Noted
 from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
 from felice.pipelines.sql.server.files import file_name
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, PersistentQueries, QueryState
@@ -135,6 +140,10 @@ class SqlService:
         """What the command that this server has just written does, by its number: it is not analysed again."""
         self.statuses: dict[str, str] = {}
         """What the last commands did, by their ids; the last one of an id counts."""
+        self._identity: str | None = None
+        """That of the command topic."""
+        self.on_terminated: Callable[[], None] = lambda: None
+        """Called when this server reads that the cluster was terminated."""
         self._one_at_a_time = asyncio.Lock()
         self._inserting = asyncio.Semaphore(MOST_INSERTS)
         self._stopping: set[asyncio.Task[None]] = set()
@@ -145,6 +154,8 @@ class SqlService:
         """
         self.leads = False
         """Whether this server writes commands, and runs the queries."""
+        self.has_own_address: Callable[[], bool] = lambda: True
+        """Whether no other server has the address of this one."""
         self._answers = Answers(
             self.engine, self.cluster, deployment.registry, self.state, deployment.options
         )
@@ -157,10 +168,11 @@ class SqlService:
         await self.cluster.start()
         if self.deployment.program is None:
             await self._topic.start(timeout_s)
+            self._identity = await self.cluster.identity(self.deployment.topic)
         else:
             await self._run_program(self.deployment.program)
             self.leads = True
-            self._run_queries()
+            await self._run_queries()
         self._is_read = True
         self._follow_tables()
 
@@ -170,11 +182,11 @@ class SqlService:
             given = written.statement
             try:
                 match given:
-                    case SetProperty():
+                    case SetProperty(is_of_system=False):
                         self.set(given, settings)
                     case Define():
                         continue
-                    case _ if _is_command(given) and not isinstance(given, ControlQuery):
+                    case _ if _is_command(given) and not isinstance(given, ControlQuery | SetProperty):
                         await self._accept(given, written.text, settings)
                     case _:
                         raise SqlError(
@@ -187,11 +199,13 @@ class SqlService:
     async def lead(self) -> None:
         """Take the command topic over from other servers, and run the queries. Raises `KafkaException`."""
         async with self._one_at_a_time:
-            await self._topic.take_over(WRITE_S)
-            await self._topic.wait_end(WRITE_S)
-            await asyncio.to_thread(self.engine.running_apps)  # It keeps what it compiles.
+            if not self.is_terminated:
+                await self._topic.take_over(WRITE_S)
+                await self._topic.wait_end(WRITE_S)
             self.leads = True
-            self._run_queries()
+            await self._run_queries()
+            if self.is_terminated:
+                await self._clean_up()
 
     def follow(self) -> None:
         """End the queries: another server runs them."""
@@ -217,9 +231,7 @@ class SqlService:
             _log.error("skipped a damaged command", extra={"offset": record.offset, "reason": str(error)})
             return
         try:
-            read = self._written.pop(command.number, None) or await asyncio.to_thread(
-                self.engine.read, command
-            )
+            read = await self._read(command)
             self.engine.apply(command, read)
             self._note_status(command.id, read.change.message)
         except Exception as error:  # Whatever a record has: the commands behind it are read.
@@ -234,8 +246,10 @@ class SqlService:
             )
             return
         if self._is_read:
-            self._run_queries()
+            await self._run_queries()
             self._follow_tables()
+            if self.is_terminated:
+                self.on_terminated()
 
     async def _read(self, command: Command) -> Read:
         known = self._written.pop(command.number, None)
@@ -247,11 +261,15 @@ class SqlService:
         if len(self.statuses) > MOST_STATUSES:
             del self.statuses[next(iter(self.statuses))]
 
-    def _run_queries(self) -> None:
+    async def _run_queries(self) -> None:
         if not self.leads:
             return
-        known = None if self._has_skipped else frozenset(self.engine.queries)
-        self._queries.want(self.engine.running_apps(), known)
+        apps = await asyncio.to_thread(self.engine.running_apps)
+        if not self.leads:
+            return  # Another server took over meanwhile.
+        keeps_all = self._has_skipped and not self.is_terminated
+        known = None if keeps_all else frozenset(self.engine.queries)
+        self._queries.want(apps, known)
 
     def _follow_tables(self) -> None:
         wanted = {
@@ -283,6 +301,7 @@ class SqlService:
         self, text: str, settings: Mapping[str, str], variables: Mapping[str, str]
     ) -> list[Entity]:
         """Run statements, one after the other, and return their answers. Raises `StatementFailed`."""
+        self.check_lives()
         check_settings(settings)
         own, known = dict(settings), dict(variables)
         done = list[Entity]()
@@ -309,6 +328,8 @@ class SqlService:
             case SetProperty(is_of_system=False):
                 self.set(given, settings)
                 return None
+            case SetProperty():
+                check_settings({given.name: str(given.value)})
             case Define():
                 return None  # `statements_of` keeps variables.
             case Query() | PrintTopic():
@@ -362,10 +383,23 @@ class SqlService:
 
     async def _change(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
         self._check_takes_changes()
+        async with self._leading(text):
+            return await self._change_alone(given, text, settings)
+
+    @asynccontextmanager
+    async def _leading(self, text: str) -> AsyncIterator[None]:
+        """One change at a time. Raises `StatementFailed` if another server leads."""
         async with self._one_at_a_time:
             if not self.leads:
-                raise StatementFailed("no server leads at present; try again", text + ";", code=NOT_READY)
-            return await self._change_alone(given, text, settings)
+                reason = "no server leads at present; try again"
+                if not self.has_own_address():
+                    reason = (
+                        "another server has the address of this one: give each an --advertised-url of its own"
+                    )
+                raise StatementFailed(
+                    reason, text + ";", code=NOT_READY, status=HTTPStatus.SERVICE_UNAVAILABLE
+                )
+            yield
 
     async def _accept(
         self, given: Statement, text: str, settings: Mapping[str, str]
@@ -378,13 +412,14 @@ class SqlService:
         around = Noted(KnownTopics(topics, self.deployment.registry, self._empty))
         change = await asyncio.to_thread(engine.change, given, text, settings, around)
         assert change is not None, "statements with an id change something"
-        if (
-            change.catalogue == engine.catalogue
-            and not change.stopped
-            and not isinstance(given, ControlQuery)
-        ):
+        is_of_catalogue = not isinstance(given, ControlQuery | SetProperty)
+        if change.catalogue == engine.catalogue and not change.stopped and is_of_catalogue:
             return change, None
-        for source in _made(change, engine):
+        made = _made(change, engine)
+        for source in made:
+            if (topic := topics.get(source.topic)) is not None:
+                check_topic(given, topic.name, topic.partitions, topic.replicas)
+        for source in made:
             if source.topic not in topics:
                 await self.cluster.create(NeededTopic.of(source))
         kept = dict(settings)
@@ -397,23 +432,110 @@ class SqlService:
         change, command = await self._accept(given, text, settings)
         if command is None:
             return entities.warning(text + ";", change.message)
-        self._written = {command.number: Read(given, text, change)}
+        subjects = self._subjects(change.deleted_topic)
+        await self._write(command, Read(given, text, change))
+        if change.deleted_topic is not None:
+            await self._queries_end(change.stopped)
+            await self.cluster.delete(change.deleted_topic)
+            await self._forget(subjects)
+        query = change.started.id if change.started is not None else None
+        warnings = _warnings(change)
+        return entities.status(text + ";", command.id, command.number, change.message, query, warnings)
+
+    async def _write(self, command: Command, read: Read) -> None:
+        """Keep a command, and wait until it is applied. Raises `SqlError` and `KafkaException`."""
+        self._written = {command.number: read}
         offset = await self._topic.write([command.encode()])
         await self._topic.wait_read(offset, WRITE_S)
         refused = self._refused.pop(command.number, None)
         if refused is not None:
             raise refused
-        if change.deleted_topic is not None:
-            await self._queries_end(change.stopped)
-            await self.cluster.delete(change.deleted_topic)
-        query = change.started.id if change.started is not None else None
-        return entities.status(text + ";", command.id, command.number, change.message, query)
 
-    async def _queries_end(self, ids: Sequence[str]) -> None:
-        """Wait until queries have ended: none writes to a topic that is being deleted."""
+    def _subjects(self, topic: str | None) -> list[str]:
+        """The subjects of a topic's schemas in the registry."""
+        return [
+            f"{topic}-{part}"
+            for source in self.engine.catalogue.sources.values()
+            if source.topic == topic
+            for part, format_ in (("key", source.key_format), ("value", source.value_format))
+            if features_of(format_).infers
+        ]
+
+    async def _forget(self, subjects: Sequence[str]) -> None:
+        """Delete subjects. A registry that fails is only noted, as in ksqlDB: the topic is gone."""
+        registry = self.deployment.registry
+        for subject in dict.fromkeys(subjects):
+            try:
+                if registry is not None:
+                    await asyncio.to_thread(registry.forget, subject)
+            except (OutsideError, ValueError) as error:
+                _log.warning("a subject was not deleted", extra={"subject": subject, "reason": str(error)})
+
+    # The end of the cluster
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the cluster was terminated: then nothing runs, and no statement is taken."""
+        return self.engine.deleted_topics is not None
+
+    def check_lives(self) -> None:
+        """Raise `StatementFailed` if the cluster was terminated."""
+        if self.is_terminated:
+            raise StatementFailed(
+                "the cluster was terminated, and takes no more statements; a server that starts again begins anew",
+                "",
+                code=NOT_READY,
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+            )
+
+    async def terminate(self, patterns: Sequence[str]) -> Entity:
+        """End all queries with their state, and delete the command topic, and of the topics that queries made those
+        that match a pattern as a whole. What failed may be asked for again. Raises `StatementFailed` and
+        `KafkaException`.
+        """
+        text = "TERMINATE CLUSTER"
+        try:
+            compiled = [_whole(one) for one in patterns]
+        except ValueError as error:
+            raise StatementFailed(f"Invalid pattern in deleteTopicList: {error}", f"{text};") from None
+        self._check_takes_changes()
+        engine = self.engine
+        if not self.is_terminated:
+            async with self._leading(text):
+                made = {one.topic for one in engine.catalogue.sources.values() if one.query is not None}
+                topics = sorted(topic for topic in made if any(one.first(topic) for one in compiled))
+                settings = {DELETED_TOPICS: json_text(topics)}
+                command = Command(TERMINATE_CLUSTER, engine.commands, text, settings, Facts())
+                subjects = [subject for topic in topics for subject in self._subjects(topic)]
+                await self._write(command, engine.read(command))
+                await self._forget(subjects)
+        async with self._one_at_a_time:
+            await self._clean_up()
+        message = "The cluster was terminated."
+        return entities.status(f"{text};", TERMINATE_CLUSTER, engine.commands - 1, message, None)
+
+    async def _clean_up(self) -> None:
+        """Delete the topics of a cluster that was terminated, the one with its commands last. So if that is gone, all
+        are: those of their names belong to another cluster, which began after this one.
+        """
+        await self._queries_end(None)
+        try:
+            if await self.cluster.identity(self.deployment.topic) != self._identity:
+                return
+        except KafkaException as error:
+            if error.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return
+        for topic in self.engine.deleted_topics or ():
+            await self.cluster.delete(topic)
+        await self._topic.stop()
+        await self.cluster.delete(self.deployment.topic)
+
+    async def _queries_end(self, ids: Sequence[str] | None) -> None:
+        """Wait until these queries have ended, or all: none writes to a topic that is being deleted."""
         with suppress(TimeoutError):
             async with asyncio.timeout(WRITE_S):
-                while not self._queries.running().isdisjoint(ids):
+                while not (running := self._queries.running()).isdisjoint(running if ids is None else ids):
                     await asyncio.sleep(_ENDING_POLL_S)
 
     # Queries
@@ -486,6 +608,12 @@ def _made(change: Change, engine: Engine) -> list[SourceInfo]:
     return [one for name, one in change.catalogue.sources.items() if before.get(name) != one]
 
 
+def _whole(pattern: str) -> LinearPattern:
+    """A pattern that matches whole names. Raises ValueError."""
+    linear(pattern)  # What is wrong is told with the pattern as it is.
+    return linear(rf"\A(?:{pattern})\z")
+
+
 def _drops_connector(given: Statement) -> bool:
     return isinstance(given, Drop) and given.kind == "CONNECTOR"
 
@@ -493,6 +621,13 @@ def _drops_connector(given: Statement) -> bool:
 def _is_command(given: Statement) -> bool:
     """Whether a statement is kept in the command topic."""
     return type(given) in _IDS and not _drops_connector(given)
+
+
+def _warnings(change: Change) -> list[str]:
+    query = change.started
+    if query is None or query.sink.topic not in {side.source.topic for side in query.plan.sides}:
+        return []
+    return [f"the query reads the topic {query.sink.topic}, which it writes: its results may never end"]
 
 
 def _of_source(action: str) -> Callable[[Any, Change], str]:
@@ -517,5 +652,6 @@ _IDS: dict[type, Callable[[Any, Change], str]] = {
     CreateType: lambda given, change: f"type/`{given.name}`/create",
     InsertSelect: _of_insert,
     ControlQuery: _of_control,
+    SetProperty: lambda given, change: f"cluster/{uuid.uuid4()}/alter",
 }
 """The ids of commands, by the statements that make them."""

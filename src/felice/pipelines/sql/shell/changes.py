@@ -78,7 +78,7 @@ def _of_text(text: str, existing: Existing, variables: dict[str, str]) -> Iterat
     for written in statements_of(text, variables):
         given = written.statement
         match given:
-            case SetProperty():
+            case SetProperty(is_of_system=False):
                 if given.value is None:
                     settings.pop(given.name, None)
                 else:

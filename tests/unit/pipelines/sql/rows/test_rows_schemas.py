@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 
 from felice.client.schema_registry.avro import AvroDeserializer, AvroSerializer
+from felice.client.schema_registry.error import SchemaRegistryError
 from felice.client.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from felice.client.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from felice.client.schema_registry.protobuf_files import new_pool
@@ -581,3 +583,33 @@ def test_a_json_schema_names_the_places_of_its_properties() -> None:
     loop = RegisteredText(1, "JSON", '{"properties": {"a": {"$ref": "#"}}}')
     with pytest.raises(ValueError, match="the schema # contains itself"):
         columns_of_schema(FormatDescription("JSON_SR"), loop, is_key=False)
+
+
+def test_a_subject_of_a_registry_in_memory_is_forgotten() -> None:
+    registry = MemoryRegistry()
+    id = registry.register("f-value", "AVRO", '"int"')
+    for _ in range(2):
+        registry.forget("f-value")
+        assert registry.latest("f-value") is None
+    assert registry.by_id(id).text == '"int"'
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"), [(None, False), (40401, False), (40404, False), (50001, True)], ids=str
+)
+def test_a_subject_of_a_remote_registry_is_forgotten(
+    code: int | None, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it is gone already is no failure."""
+    asked = []
+
+    class Client:
+        def delete_subject(self, subject: str) -> None:
+            asked.append(subject)
+            if code is not None:
+                raise SchemaRegistryError(code // 100, code, "no")
+
+    monkeypatch.setattr(RegistryAddress, "client", lambda self: Client())
+    with pytest.raises(OutsideError, match="refuses") if refused else nullcontext():
+        remote("forgotten").forget("f-value")
+    assert asked == ["f-value"]

@@ -7,7 +7,7 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,9 @@ def serving() -> Iterator[Fake]:
             self.send_response(status)
             self.send_header("Content-Length", "0" if status == 204 else str(len(content)))
             self.end_headers()
-            if status != 204:
-                self.wfile.write(content)
+            with suppress(ConnectionError):  # of a client that has had enough
+                if status != 204:
+                    self.wfile.write(content)
 
         do_GET = do_POST = do_DELETE = do_PUT = answer
 

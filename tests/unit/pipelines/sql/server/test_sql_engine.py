@@ -184,12 +184,28 @@ def test_a_schema_that_was_not_asked_for_is_not_guessed() -> None:
         Remembered(Facts()).schema("s", False, FormatDescription("AVRO"))
 
 
+def told(members: dict[str, bytes]) -> dict[str, tuple[str, bool, bool]]:
+    """What each member is told: the leader's address, whether it leads, whether another one has its address."""
+    found = {id: json.loads(one) for id, one in assign(members).items()}
+    return {id: (one["leader"], one["leads"], one["shared"]) for id, one in found.items()}
+
+
 def test_the_leader_stays() -> None:
     """Though a server with a smaller address comes."""
-    members = {"1": member("http://b", leads=True), "2": member("http://a", leads=False)}
-    assert set(assign(members).values()) == {b'{"leader": "http://b"}'}
-    members["1"] = member("http://b", leads=False)
-    assert set(assign(members).values()) == {b'{"leader": "http://a"}'}
+    members = {"1": member("http://b", 1, leads=True), "2": member("http://a", 2, leads=False)}
+    assert told(members) == {"1": ("http://b", True, False), "2": ("http://b", False, False)}
+    members["1"] = member("http://b", 1, leads=False)
+    assert told(members) == {"1": ("http://a", False, False), "2": ("http://a", True, False)}
+
+
+def test_of_two_servers_with_one_address_one_leads() -> None:
+    """Both believed that they lead. The newer one does: it may be the older one after a kill and a start."""
+    members = {"1": member("http://a", 1, leads=True), "2": member("http://a", 2, leads=False)}
+    assert told(members) == {"1": ("http://a", False, True), "2": ("http://a", True, True)}
+    members = {"1": member("http://a", 1, leads=False), "2": member("http://a", 2, leads=True)}
+    assert told(members) == {"1": ("http://a", False, True), "2": ("http://a", True, True)}
+    members["3"] = member("http://b", 3, leads=False)
+    assert told(members)["3"] == ("http://a", False, False)
 
 
 def test_each_setting_that_a_statement_looks_at_may_be_set() -> None:
@@ -229,3 +245,15 @@ def test_a_replaced_query_must_be_able_to_read_its_state(before: str, after: str
         return
     with pytest.raises(SqlError, match=f"{what} cannot change"):
         world.run(f"CREATE OR REPLACE {after};")
+
+
+def test_a_drop_that_an_older_server_accepted_is_done_again() -> None:
+    """A source of another one is not dropped any longer; what a topic has stays in force."""
+    world = World()
+    world.run(STREAM)
+    world.run("CREATE STREAM r AS SELECT * FROM s;")
+    world.run("TERMINATE CSAS_R_1;")
+    with pytest.raises(SqlError, match=r"Cannot drop S. The following .* read from this source: \[R\]"):
+        world.run("DROP STREAM s;")
+    applied(world.engine, Command("stream/`S`/drop", 3, "DROP STREAM s", {}, Facts()))
+    assert list(world.engine.catalogue.sources) == ["R"]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from felice.client.compacted.records import CompactedRecord
+from felice.client.error import KafkaError, KafkaException
 from felice.pipelines.sql.functions import built_in
+from felice.pipelines.sql.programs import NeededTopic
+from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry
 from felice.pipelines.sql.server import service as service_module
+from felice.pipelines.sql.server.cluster import Topic
 from felice.pipelines.sql.server.commands import Command
 from felice.pipelines.sql.server.engine import Read
 from felice.pipelines.sql.server.facts import Facts
+from felice.pipelines.sql.server.failures import StatementFailed
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, QueryState
 from felice.pipelines.sql.server.service import Deployment, SqlService
 from felice.pipelines.streams.app import App
@@ -134,3 +139,238 @@ def test_the_number_of_statuses_is_limited(tmp_path: Path, monkeypatch: pytest.M
     for id in ("a", "b", "a", "c"):
         service._note_status(id, id)
     assert list(service.statuses) == ["a", "c"]
+
+
+COMMANDS = "_confluent-ksql-a_command_topic"
+
+
+class Brokers:
+    """Topics, and what was asked of them."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.known = {name: Topic(name, count, 1) for name, count in partitions.items()}
+        self.deleted: list[str] = []
+
+    async def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
+        return dict(self.known)
+
+    async def create(self, needed: NeededTopic) -> None:
+        self.known[needed.name] = Topic(needed.name, needed.partitions, needed.replicas)
+
+    async def delete(self, topic: str) -> None:
+        self.known.pop(topic, None)
+        self.deleted.append(topic)
+        if topic == COMMANDS:
+            self.id = None
+
+    id: str | None = "first"
+    """That of the command topic."""
+
+    async def identity(self, topic: str) -> str:
+        assert topic == COMMANDS
+        if self.id is None:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "gone"))
+        return self.id
+
+
+class Log:
+    """The command topic, in memory."""
+
+    def __init__(self, *records: tuple[bytes, bytes]) -> None:
+        self.records = list(records)
+        self.fails = False
+        self.service: SqlService
+        self.is_stopped = False
+
+    async def write(self, records: Sequence[tuple[bytes, bytes]]) -> int:
+        if self.fails:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "killed"))
+        for record in records:
+            self.records.append(record)
+            await self.read(len(self.records) - 1)
+        return len(self.records) - 1
+
+    async def read(self, offset: int) -> None:
+        await self.service._on_record(CompactedRecord(*self.records[offset], offset, 0, []))
+
+    async def wait_read(self, offset: int, timeout_s: float) -> None:
+        pass
+
+    async def take_over(self, timeout_s: float) -> None:
+        assert not self.is_stopped
+
+    async def wait_end(self, timeout_s: float) -> int:
+        return len(self.records)
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+
+def leader(directory: Path, brokers: Brokers, log: Log, registry: Registry | None = None) -> SqlService:
+    client = {"bootstrap.servers": "127.0.0.1:1"}
+    service = SqlService(Deployment("a", client, built_in(), {}, registry, directory), Wanted())
+    service._is_read = service.leads = True
+    service._identity = "first"
+    service.cluster = brokers  # type: ignore[assignment]
+    service._topic = log  # type: ignore[assignment]
+    service._follow_tables = lambda: None  # type: ignore[method-assign]
+    log.service = service
+    return service
+
+
+MADE = STREAM.replace("value_format", "partitions=3, value_format") + ";"
+
+
+def test_a_kill_between_a_topic_and_its_command(tmp_path: Path) -> None:
+    """The empty topic remains, and the statement can be repeated; so can one whose query makes a topic."""
+
+    async def run() -> None:
+        brokers, log = Brokers(), Log()
+        service = leader(tmp_path, brokers, log)
+        for text, topic in ((MADE, "s"), (f"{COPY};", "COPY")):
+            log.fails = True
+            with pytest.raises(StatementFailed, match="killed"):
+                await service.execute(text, {}, {})
+            assert brokers.known[topic] == Topic(topic, 3, 1)
+            again = leader(tmp_path, brokers, log)  # as after a start
+            for offset in range(len(log.records)):
+                await log.read(offset)
+            log.fails = False
+            (found,) = await again.execute(text, {}, {})
+            assert found["@type"] == "currentStatus"
+            service = again
+        assert list(service.engine.queries) == ["CSAS_COPY_1"]
+
+    asyncio.run(run())
+
+
+def test_partitions_and_replicas_that_a_topic_does_not_have(tmp_path: Path) -> None:
+    async def run() -> None:
+        brokers = Brokers(s=2, COPY=2)
+        service = leader(tmp_path, brokers, Log())
+        with pytest.raises(
+            StatementFailed, match="it has 2 partitions, and WITH has 3. Leave PARTITIONS out"
+        ):
+            await service.execute(MADE, {}, {})
+        with pytest.raises(StatementFailed, match="it has 1 replicas, and WITH has 3. Leave REPLICAS out"):
+            await service.execute(STREAM.replace("value_format", "replicas=3, value_format") + ";", {}, {})
+        await service.execute(f"{STREAM};", {}, {})
+        with pytest.raises(StatementFailed, match="'COPY' already exists, with different partition"):
+            await service.execute("CREATE STREAM copy WITH (partitions=1) AS SELECT * FROM s;", {}, {})
+        await service.execute("CREATE STREAM copy WITH (partitions=2) AS SELECT * FROM s;", {}, {})
+
+    asyncio.run(run())
+
+
+def test_a_query_that_reads_what_it_writes_is_warned_of(tmp_path: Path) -> None:
+    """ksqlDB takes it as well, and its results are its input for ever."""
+
+    async def run() -> None:
+        service = leader(tmp_path, Brokers(s=1), Log())
+        first, second = await service.execute(f"{STREAM}; INSERT INTO s SELECT * FROM s;", {}, {})
+        assert first["warnings"] == []
+        assert "reads the topic s, which it writes" in second["warnings"][0]["message"]
+
+    asyncio.run(run())
+
+
+def test_a_cluster_is_terminated(tmp_path: Path) -> None:
+    async def run() -> None:
+        brokers, log, registry = Brokers(s=1), Log(), MemoryRegistry()
+        registry.register("AVRO-value", "AVRO", '"int"')
+        registry.register("s-value", "AVRO", '"int"')
+        service = leader(tmp_path, brokers, log, registry)
+        avro = COPY.replace("copy", "avro WITH (value_format='AVRO')")
+        await service.execute(f"{STREAM}; {COPY}; {avro}; {COPY.replace('copy', 'kept')};", {}, {})
+        with pytest.raises(StatementFailed, match="Invalid pattern in deleteTopicList"):
+            await service.terminate(["a("])
+        found = await service.terminate(["COP.", "A.*O", "KEP", "s", "other"])
+        assert found["commandId"] == "cluster/TerminateCluster/terminate"
+        assert found["commandStatus"]["status"] == "SUCCESS"
+        # Only topics that queries made, whose whole name matches, and the command topic.
+        assert brokers.deleted == ["AVRO", "COPY", COMMANDS]
+        assert (registry.latest("AVRO-value"), registry.latest("s-value") is None) == (None, False)
+        wanted = service._queries
+        assert isinstance(wanted, Wanted)
+        assert (wanted.apps, wanted.known) == ({}, frozenset())
+        assert log.is_stopped
+        with pytest.raises(StatementFailed, match="the cluster was terminated") as refused:
+            await service.execute("SHOW STREAMS;", {}, {})
+        assert (refused.value.code, refused.value.status) == (50300, 503)
+
+    asyncio.run(run())
+
+
+def test_a_kill_while_a_cluster_is_terminated(tmp_path: Path) -> None:
+    """The command is kept: the server that leads next deletes what remains, and nothing of a later cluster."""
+
+    async def run() -> None:
+        brokers, log = Brokers(s=1), Log()
+        service = leader(tmp_path, brokers, log)
+        await service.execute(f"{STREAM}; {COPY};", {}, {})
+        await service.terminate(["COPY"])
+        for id, deleted in (("first", ["COPY", COMMANDS]), (None, []), ("of another cluster", [])):
+            brokers.id = id
+            brokers.deleted.clear()
+            log.is_stopped = False
+            again, told = leader(tmp_path, brokers, log), []
+            again.on_terminated = lambda told=told: told.append(True)  # type: ignore[misc]
+            for offset in range(len(log.records)):
+                await log.read(offset)
+            await again.lead()
+            assert brokers.deleted == deleted
+            assert (again.is_terminated, told) == (True, [True])
+
+    asyncio.run(run())
+
+
+def test_a_setting_of_the_system(tmp_path: Path) -> None:
+    """It holds for statements from then on, on each server, and for queries whose statement did not have it."""
+
+    async def run() -> None:
+        limit = "ksql.functions.collect_list.limit"
+        brokers, log = Brokers(s=1), Log()
+        service = leader(tmp_path, brokers, log)
+        await service.execute(f"{STREAM}; {COPY};", {}, {})
+        await service.execute(f"{COPY.replace('copy', 'own')};", {limit: "3"}, {})
+        before = service.engine.running_apps()
+        (found,) = await service.execute(f"ALTER SYSTEM '{limit}'='7';", {}, {})
+        assert found["commandId"].startswith("cluster/")
+        assert found["commandStatus"]["message"] == f"System property {limit} was set to '7'."
+        other = leader(tmp_path, brokers, log)
+        for offset in range(len(log.records)):
+            await log.read(offset)
+        for one in (service, other):
+            settings = {id: held.settings[limit] for id, held in one.engine.queries.items()}
+            assert settings == {"CSAS_COPY_1": "7", "CSAS_OWN_2": "3"}
+            assert one.engine.settings[limit] == "7"
+        after = service.engine.running_apps()
+        assert after["CSAS_COPY_1"] is not before["CSAS_COPY_1"]
+        assert after["CSAS_OWN_2"] is before["CSAS_OWN_2"]
+        for name, value, reason in (
+            ("ksql.connect.url", "x", "only the start of the server decides"),
+            ("nothing", "x", "the server has no setting nothing"),
+            (limit, "x", "must be a whole number"),
+            ("auto.offset.reset", "x", "must be"),
+        ):
+            with pytest.raises(StatementFailed, match=reason):
+                await service.execute(f"ALTER SYSTEM '{name}'='{value}';", {}, {})
+
+    asyncio.run(run())
+
+
+def test_delete_topic_deletes_its_subjects(tmp_path: Path) -> None:
+    async def run() -> None:
+        brokers, registry = Brokers(s=1), MemoryRegistry()
+        registry.register("s-value", "AVRO", '"int"')
+        registry.register("s-key", "AVRO", '"int"')
+        service = leader(tmp_path, brokers, Log(), registry)
+        create = STREAM.replace("JSON", "AVRO")
+        await service.execute(f"{create}; DROP STREAM s; {create};", {}, {})
+        assert registry.latest("s-value")
+        await service.execute("DROP STREAM s DELETE TOPIC;", {}, {})
+        assert brokers.deleted == ["s"]
+        # Its keys are in the format KAFKA.
+        assert (registry.latest("s-value"), registry.latest("s-key") is None) == (None, False)
+
+    asyncio.run(run())
