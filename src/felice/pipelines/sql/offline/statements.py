@@ -79,7 +79,7 @@ class Statements:
         match given:
             case Query():
                 self.asked.append(Asked(self._count, given))
-            case SetProperty(is_of_system=False):
+            case SetProperty():  # ALTER SYSTEM, too: all statements are those of one run.
                 set_property(given, self.settings, {})
             case InsertValues():
                 self._insert(given)

@@ -278,6 +278,8 @@ async def _printed(server: Server, given: PrintTopic) -> AsyncIterator[str]:
         async with aclosing(Printed(given).lines(server.service.cluster)) as parts:
             async for lines in parts:
                 yield "".join(f"{one}\n" for one in lines)
+                if server.service.is_terminated:
+                    return
     finally:
         server.selects.prints -= 1
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from felice.client.group.election import Assignment
 from felice.pipelines.sql.analysis.properties import FORMAT_OF, START, WRAPPING
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.rows import FormatDescription
@@ -14,7 +15,7 @@ from felice.pipelines.sql.server.cluster import KnownTopics, Topic
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.engine import Engine, Read
 from felice.pipelines.sql.server.facts import Facts, Noted, Remembered
-from felice.pipelines.sql.server.leadership import assign, member
+from felice.pipelines.sql.server.leadership import Leadership, assign, member
 from felice.pipelines.sql.settings import is_known
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
@@ -206,6 +207,21 @@ def test_of_two_servers_with_one_address_one_leads() -> None:
     assert told(members) == {"1": ("http://a", False, True), "2": ("http://a", True, True)}
     members["3"] = member("http://b", 3, leads=False)
     assert told(members)["3"] == ("http://a", False, False)
+
+
+def test_a_server_gives_its_role_to_a_newer_one_with_its_address(caplog: pytest.LogCaptureFixture) -> None:
+    roles: list[str] = []
+    config = {"bootstrap.servers": "127.0.0.1:1"}
+    one = Leadership(config, "g", "http://a", lambda: roles.append("lead"), lambda: roles.append("follow"))
+    older, newer = member("http://a", 1, leads=False), member("http://a", 2, leads=False)
+    for members in ({"1": older}, {"1": older, "2": newer}, {"1": older, "2": newer}):
+        one._on_assigned(Assignment(assign(members)["1"], "1", 1))
+    assert (roles, one.is_mine, one.is_shared) == (["lead", "follow"], False, True)
+    assert [record.getMessage() for record in caplog.records].count(
+        "another server has this address; give each one its own"
+    ) == 1
+    one._on_assigned(Assignment(b'{"leader": "http://a"}', "1", 1))  # of an older version
+    assert (roles[2:], one.is_mine, one.is_shared) == (["lead"], True, False)
 
 
 def test_each_setting_that_a_statement_looks_at_may_be_set() -> None:
