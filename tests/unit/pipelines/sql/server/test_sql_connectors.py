@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.server.connect_worker import MAX_ANSWER_BYTES, WorkerAddress
 from felice.pipelines.sql.server.failures import StatementFailed
 from felice.pipelines.sql.server.service import Deployment, SqlService
+from sql_server import served
 
 INFO = {
     "name": "files",
@@ -87,18 +88,11 @@ def serving() -> Iterator[Fake]:
 
         do_GET = do_POST = do_DELETE = do_PUT = answer
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    fake.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield fake
-    finally:
-        fake.ends.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(Handler) as fake.url:
+        try:
+            yield fake
+        finally:
+            fake.ends.set()
 
 
 def run(worker: WorkerAddress, text: str, program: str | None = None) -> list[dict[str, Any]]:
