@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'"
 from conformance.sql_process import SPARK_LIMIT_S, SqlProcess
 from conformance.targets import Target
 from conformance.wire import unique_name
-from felice.client import Producer
+from felice.client import AdminClient, Producer
 from waiting import wait_until
 
 pytestmark = pytest.mark.timeout(1800)
@@ -114,4 +114,7 @@ def test_a_query_that_fails_says_why_and_stops_no_other(broker: Target, tmp_path
             return [61] not in after[len(before) :]
 
         wait_until(runs_as_replaced, SPARK_LIMIT_S)
+        server.call("POST", "/ksql/terminate", {"deleteTopicList": [f"{name}-(big|totals)", "pay"]})
+        topics = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=30).topics
+        assert {one for one in topics if name in one} == {f"{name}-pay", f"{name}-sums"}
         assert server.stop() == 0
