@@ -33,6 +33,7 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.watcher import Watcher
+from felice.protocol.errors import BrokenInvariant
 
 _log = logging.getLogger("felice.controller")
 
@@ -69,6 +70,8 @@ class Controller:
         )
         self._balance_is_due = False
         self._reported: str | None = None  # the error that was logged for the last attempt
+        self._shown_epoch = (-1, -1)  # of the last image: its reading, and the controller epoch
+        self._broken: set[str] = set()  # broken invariants that were reported in this controller epoch
         self._wake = asyncio.Event()
         self._was_elected = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -107,6 +110,8 @@ class Controller:
             try:
                 await self._look()
                 self._reported = None
+            except BrokenInvariant as error:
+                self._report_broken(error)
             except EpochPassed:
                 _log.info("controllership was lost", extra={"broker": self._broker_id, "epoch": self.epoch})
                 self.resign()
@@ -125,18 +130,37 @@ class Controller:
             self._reported = reason
             _log.warning("the controller could not act", extra={"reason": reason})
 
+    def _report_broken(self, error: BrokenInvariant) -> None:
+        """The partition keeps its state until it, or a broker, changes. After C3 there are no duties."""
+        if str(error) not in self._broken:
+            self._broken.add(str(error))
+            _log.error(
+                "an invariant is broken: the controller does not act on it",
+                extra={"invariant": error.name, "reason": str(error)},
+            )
+
     async def _pause(self) -> None:
         await asyncio.sleep(_PAUSE_AFTER_FAULT_S)
         self._wake.set()
 
     async def _look(self) -> None:
         image = self._watcher.image
+        self._check_epoch(image)
         if image.controller_id == NO_CONTROLLER:
             await self._stand()
         elif image.controller_id != self._broker_id:
             self.epoch = 0
         elif self.epoch or await self._has_role_already():
             await self._do_duties(image)
+
+    def _check_epoch(self, image: ClusterImage) -> None:
+        """C3: the epoch that the store shows never goes back, unless the store itself may be an older one."""
+        reading, epoch = self._shown_epoch
+        if image.reading == reading and image.controller_epoch < epoch:
+            raise BrokenInvariant(
+                "C3", "the controller epoch went back", shown=image.controller_epoch, before=epoch
+            )
+        self._shown_epoch = image.reading, image.controller_epoch
 
     # Becoming the controller
 
@@ -169,6 +193,7 @@ class Controller:
     def _take(self, epoch: int, version: int) -> None:
         self.epoch, self._epoch_version, self._looked_at = epoch, version, None
         self._faults_seen_to = None
+        self._broken.clear()
         self._was_elected.set()
         _log.info("this broker is the controller", extra={"broker": self._broker_id, "epoch": epoch})
 
@@ -177,7 +202,7 @@ class Controller:
     async def _do_duties(self, image: ClusterImage) -> None:
         if image.controller_epoch != self.epoch:
             return  # the image does not yet show this broker's election
-        decisions = due(image, self.epoch, self._allows_unclean(image), self._looked_at)
+        decisions = due(image, self.epoch, self._allows_unclean(image), self._looked_at, self._report_broken)
         if not decisions:
             self._looked_at = image
             decisions = self._balance(image)

@@ -13,7 +13,8 @@ from felice.controller.election import elect_after_liveness_change, first_state,
 from felice.controller.reassignment import Assignment, Move, completed
 from felice.dataclass import dataclass
 from felice.metadata.image import ClusterImage, PartitionImage, TopicImage
-from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, StateNode, TopicNode
+from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, NO_LEADER, StateNode, TopicNode
+from felice.protocol.errors import BrokenInvariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,22 @@ class TopicChange:
 Decision = StateChange | TopicChange
 
 
+def _raise(error: BrokenInvariant) -> None:
+    raise error
+
+
 def due(
     image: ClusterImage,
     controller_epoch: int,
     allows_unclean: Callable[[str], bool],
     since: ClusterImage | None = None,
+    on_broken: Callable[[BrokenInvariant], None] = _raise,
 ) -> list[Decision]:
-    """All decisions that are due. `since` is an image for which no duty was left."""
+    """All decisions that are due. `since` is an image for which no duty was left.
+
+    `on_broken` is called for each partition, or reassignments of a topic, whose decision would break an invariant:
+    the others are decided.
+    """
     decisions: list[Decision] = []
     for topic in _changed_topics(image, since):
         may_lose = allows_unclean(topic.name)
@@ -55,12 +65,19 @@ def due(
         moved = {move.partition.partition for move in moves}
         if moves:
             # The other partitions are still due after this write: a transaction has a size limit.
-            decisions.append(topic_change(topic, moves[:MAX_STATES_PER_TRANSACTION]))
+            try:
+                decisions.append(topic_change(topic, moves[:MAX_STATES_PER_TRANSACTION]))
+            except BrokenInvariant as error:
+                on_broken(error)
         for partition in topic.partitions:
             if partition.partition not in moved:
                 state = _next_state(partition, image, controller_epoch, may_lose)
-                if state is not None:
+                if state is None:
+                    continue
+                try:
                     decisions.append(state_change(topic, partition, state))
+                except BrokenInvariant as error:
+                    on_broken(error)
     return decisions
 
 
@@ -100,8 +117,29 @@ def topic_change(topic: TopicImage, moves: Iterable[Move]) -> TopicChange:
 
 
 def state_change(topic: TopicImage, partition: PartitionImage, state: StateNode) -> StateChange:
-    """The decision to write `state`, bound to the partition epoch that `partition` shows."""
+    """The decision to write `state`, bound to the partition epoch that `partition` shows.
+
+    Raises `BrokenInvariant` for a state that no election may bring about.
+    """
+    _check(topic.name, partition, state)
     return StateChange(topic.name, topic.topic_id, partition.partition, state, partition.partition_epoch)
+
+
+def _check(topic: str, partition: PartitionImage, state: StateNode) -> None:
+    facts: dict[str, object] = {
+        "partition": f"{topic}-{partition.partition}",
+        "before": partition,
+        "after": state,
+    }
+    if not state.isr:
+        raise BrokenInvariant("C2", "no replica would be in sync", **facts)
+    if state.leader != NO_LEADER and state.leader not in state.isr:
+        raise BrokenInvariant("R4", "the leader would not be in sync", **facts)
+    if not set(state.isr) <= {*partition.replicas, *partition.isr}:
+        raise BrokenInvariant("R4", "a broker without a replica would be in sync", **facts)
+    is_other_leader = state.leader not in (NO_LEADER, partition.leader)
+    if state.leader_epoch < partition.leader_epoch + is_other_leader:
+        raise BrokenInvariant("R2", "a new leader would not have a new leader epoch", **facts)
 
 
 def _changed_topics(image: ClusterImage, since: ClusterImage | None) -> Iterator[TopicImage]:

@@ -36,7 +36,7 @@ from felice.coordinator.shard import (
 from felice.dataclass import dataclass
 from felice.env import Clock
 from felice.log.answers import AppendOrigin
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.protocol.primitives import MalformedMessage, UnencodableMessage
 from felice.records.batch import BatchHeader, iter_batches
 from felice.records.builder import BatchBuilder, build_control
@@ -218,10 +218,11 @@ class HostedShard(Generic[S, R]):
 
     def _give_up(self, fault: Exception) -> None:
         """After an unexpected exception the state may be half changed: loads the shard again from its log."""
+        facts = _broken_facts(fault)
         _log.error(
             "a coordinator's shard failed; it is loaded again",
-            extra={"partition": self.partition.name},
-            exc_info=fault,
+            extra={"partition": self.partition.name, **facts},
+            exc_info=None if facts else fault,
         )
         self.close(ErrorCode.NOT_COORDINATOR)
 
@@ -284,6 +285,8 @@ class HostedShard(Generic[S, R]):
         for position, batch in enumerate(batches):
             try:
                 last_offset = self._append(batch)
+            except BrokenInvariant:
+                raise  # it may be in the log: nothing can be undone
             except ApiError as error:
                 if batch[0].producer is not None:
                     # Fails only this producer's writes: no other write depends on the commits of a fenced producer.
@@ -309,10 +312,29 @@ class HostedShard(Generic[S, R]):
             info = self.partition.append(
                 builder.build(), required_acks=ACKS_ALL, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
             )
-            self._written_offset = info.last_offset
+            self._note_written(info.last_offset)
         return self._written_offset
 
+    def _note_written(self, offset: int) -> None:
+        """L1, as the shard sees it: its records have the order of its events."""
+        if offset <= self._written_offset:
+            raise BrokenInvariant(
+                "L1",
+                "a shard's record came before an earlier one",
+                offset=offset,
+                earlier=self._written_offset,
+            )
+        self._written_offset = offset
+
     def _complete_committed(self) -> None:
+        if self._in_flight and self.partition.leader_epoch != self.leader_epoch:
+            # Another leader may have replaced the records.
+            raise BrokenInvariant(
+                "C7",
+                "a shard acts outside its leader epoch",
+                epoch=self.leader_epoch,
+                current=self.partition.leader_epoch,
+            )
         while self._in_flight and self._in_flight[0][0] < self.partition.high_watermark:
             self._complete(self._in_flight.popleft()[1])
         if self._in_flight and self._committing is None:
@@ -380,7 +402,7 @@ class HostedShard(Generic[S, R]):
             origin=AppendOrigin.COORDINATOR,
             transaction_version=transaction_version,
         )
-        self._written_offset = info.last_offset
+        self._note_written(info.last_offset)
         self.shard.replay_marker(producer.producer_id, marker.control_type is ControlType.COMMIT)
         return info.last_offset
 
@@ -427,6 +449,10 @@ class HostedShard(Generic[S, R]):
                 reply.send()
         except Exception:
             _log.exception("a request could not be answered", extra={"partition": self.partition.name})
+
+
+def _broken_facts(fault: Exception) -> dict[str, str]:
+    return {"invariant": fault.name, "reason": str(fault)} if isinstance(fault, BrokenInvariant) else {}
 
 
 def _encoded_size(encoded: Encoded) -> int:

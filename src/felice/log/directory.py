@@ -42,7 +42,7 @@ from felice.log.partition_logs import PartitionLogs
 from felice.log.readable import ReadableLog
 from felice.log.strays import Stray, Strays
 from felice.log.workers import workers
-from felice.protocol.errors import ApiError
+from felice.protocol.errors import ApiError, BrokenInvariant
 from felice.protocol.topic_partition import PartitionKey
 
 _log = logging.getLogger("felice.log")
@@ -536,10 +536,16 @@ class LogDirectory:
             self.on_io_error(error)
         if log.offline_reason is None or self.offline_reason is not None:
             return
-        _log.error(
-            "a partition is offline; the other partitions of its log directory stay online",
-            extra={"partition": log.name, "log_dir": str(self.path), "reason": str(error)},
-        )
+        facts = {"partition": log.name, "log_dir": str(self.path), "reason": str(error)}
+        if isinstance(error, BrokenInvariant):
+            _log.error(
+                "an invariant is broken: the partition is offline until the broker restarts",
+                extra={**facts, "invariant": error.name},
+            )
+        else:
+            _log.error(
+                "a partition is offline; the other partitions of its log directory stay online", extra=facts
+            )
         if self.on_log_offline is not None:
             self.on_log_offline(log)
 

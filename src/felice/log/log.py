@@ -31,7 +31,7 @@ from felice.log.producers import RememberedBatch
 from felice.log.segment import Segment
 from felice.log.segmented import SegmentedLog
 from felice.log.transaction_index import AbortedTransaction
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.records.batch import BatchHeader, stamp
 from felice.records.control import EndTransactionMarker, end_transaction_marker
 from felice.records.reader import read_batch
@@ -192,12 +192,17 @@ class Log(SegmentedLog):
                 )
                 if duplicate is not None:
                     return self._duplicate(duplicate)
+                if from_client and not self.producers.is_next(header):
+                    raise self._sequence_skips(header)
         return self._append_valid(valid, marker, leader_epoch, now_ms)
 
     def _append_valid(
         self, valid: Validated, marker: EndTransactionMarker | None, leader_epoch: int, now_ms: int
     ) -> AppendInfo:
         base_offset = self.log_end_offset
+        epochs = self.epochs.entries
+        if epochs and epochs[-1][0] > leader_epoch:
+            raise self._epoch_goes_back(leader_epoch)
         stamp(valid.records, 0, base_offset, leader_epoch)
         header = valid.header.placed(base_offset, leader_epoch)
         self._write(valid.records, (header,), now_ms)
@@ -248,11 +253,25 @@ class Log(SegmentedLog):
         self.delete_records_before(log_start_offset)
 
     def _write_replicated(self, run: Sequence[BatchHeader], records: Buffer, now_ms: int) -> None:
+        epochs = self.epochs.entries
+        if len(run) > 1 or (epochs and epochs[-1][0] != run[0].leader_epoch):
+            self._check_epochs(run)
         self._write(memoryview(records)[run[0].position : run[-1].end], run, now_ms)
         for header in run:
             self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._account(header, replicated.marker_in(records, header), now_ms)
+
+    def _check_epochs(self, run: Sequence[BatchHeader]) -> None:
+        """R2: no batch of a leader comes after batches of a later leader."""
+        epochs = self.epochs.entries
+        # An epoch that begins at the end or above wrote nothing here.
+        latest = epochs[-1].epoch if epochs and epochs[-1].start_offset < run[0].base_offset else -1
+        for header in run:
+            # Batches of the oldest Kafka have no epoch.
+            if 0 <= header.leader_epoch < latest:
+                raise self._epoch_goes_back(header.leader_epoch)
+            latest = header.leader_epoch
 
     def _account(self, header: BatchHeader, marker: EndTransactionMarker | None, now_ms: int) -> None:
         if not header.is_control:
@@ -269,9 +288,40 @@ class Log(SegmentedLog):
             # The marker is in the log already. Without its index entry consumers would read the aborted records.
             raise self._fail(error) from error
 
+    def _sequence_skips(self, header: BatchHeader) -> BrokenInvariant:
+        known = self.producers.get(header.producer_id)
+        return self.broken(
+            "T2",
+            "a batch that was not refused does not continue its producer's sequence",
+            producer_id=header.producer_id,
+            epoch=header.producer_epoch,
+            sequence=header.base_sequence,
+            last_sequence=None if known is None else known.last_sequence,
+        )
+
+    def _epoch_goes_back(self, epoch: int) -> BrokenInvariant:
+        """A batch would come after batches of a later leader: the records of two leaders would have one epoch."""
+        return self.broken(
+            "R2",
+            "the leader epoch of a batch is before the latest of the log",
+            epoch=epoch,
+            latest=self.epochs.latest,
+            log_end_offset=self.log_end_offset,
+        )
+
     def _write(self, data: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> None:
         """Writes all of `data` at once. After an I/O error the log is as it was before, or offline."""
         active = self.segments.active
+        end_offset, base_offset = self.log_end_offset, headers[0].base_offset
+        # The first: a batch of a follower may begin above the log's end, where its leader's log was compacted.
+        if base_offset < end_offset or active.next_offset != end_offset:
+            raise self.broken(
+                "L1",
+                "a batch does not continue the log",
+                base_offset=base_offset,
+                log_end_offset=end_offset,
+                segment_end_offset=active.next_offset,
+            )
         try:
             if self._must_roll(active, headers, len(data), now_ms):
                 self._roll_at(headers[0].base_offset)
@@ -279,6 +329,13 @@ class Log(SegmentedLog):
             active.append(data, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._append_failed(active, error) from error
+        if active.next_offset <= base_offset:
+            raise self.broken(
+                "L1",
+                "an append did not raise the log's end",
+                base_offset=base_offset,
+                segment_end_offset=active.next_offset,
+            )
         self.log_end_offset = self.producers.end_offset = active.next_offset
 
     def _append_failed(self, active: Segment, error: OSError) -> LogOffline:
@@ -337,6 +394,13 @@ class Log(SegmentedLog):
         self.durability.end_flush(flush, self._clock.now_ms())
         if flush.error is not None:
             raise self._fail(flush.error) from flush.error
+        if self.durability.recovery_point > self.log_end_offset:
+            raise self.broken(
+                "L4",
+                "the recovery point passes the log's end",
+                recovery_point=self.durability.recovery_point,
+                log_end_offset=self.log_end_offset,
+            )
         if flush.shortage is not None:
             if self.on_failure is not None:
                 self.on_failure(self, flush.shortage)

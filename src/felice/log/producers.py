@@ -80,11 +80,9 @@ class ProducerState:
     def duplicate_of(self, header: BatchHeader) -> RememberedBatch | None:
         """Returns the remembered batch that `header` repeats, None if it repeats none."""
         if header.producer_epoch == self.epoch:
+            last_sequence = header.last_sequence
             for batch in self.batches:
-                if (
-                    batch.last_sequence == header.last_sequence
-                    and batch.first_sequence == header.base_sequence
-                ):
+                if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
                     return batch
         return None
 
@@ -207,6 +205,14 @@ class ProducerStates:
                 f"producer {header.producer_id} has an open transaction here, but the batch is not transactional",
             )
         return None
+
+    def is_next(self, header: BatchHeader) -> bool:
+        """T2: whether a batch that `check` allowed continues the sequence of its producer epoch."""
+        state = self._states.get(header.producer_id)
+        if state is None or not state.batches or state.epoch != header.producer_epoch:
+            return True
+        # After the last sequence comes 0. Each append passes here, so this is not `increment_sequence`.
+        return header.base_sequence == (state.batches[-1][0] + 1) & _LAST_SEQUENCE or state.epoch < 0
 
     def _check_epoch(self, state: ProducerState, epoch: int) -> None:
         if epoch < state.epoch:

@@ -24,7 +24,7 @@ from felice.log.files import OpenFiles
 from felice.log.opening import LoadedLog
 from felice.log.timestamps import BatchSearch, Find
 from felice.log.transaction_index import AbortedTransaction
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 
 _log = logging.getLogger("felice.log")
 
@@ -92,6 +92,12 @@ class ReadableLog:
             if self.on_failure is not None:
                 self.on_failure(self, error)
         return LogOffline(self._offline)
+
+    def broken(self, name: str, what: str, **facts: object) -> BrokenInvariant:
+        """Takes the log offline until the broker restarts, because an invariant is broken. Returns what to raise."""
+        error = BrokenInvariant(name, what, **facts)
+        self._fail(error)
+        return error
 
     def take_offline(self, reason: str) -> None:
         """Refuses appends and reads from now on, because the log was closed or its log directory failed."""

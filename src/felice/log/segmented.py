@@ -144,6 +144,13 @@ class SegmentedLog(ReadableLog):
         if len(reasons) == len(self.segments):
             self.roll()
         victims = self.segments[: len(reasons)]
+        if victims and victims[-1].next_offset > high_watermark:
+            raise self.broken(
+                "L9",
+                "retention would delete records above the high watermark",
+                end_offset=victims[-1].next_offset,
+                high_watermark=high_watermark,
+            )
         if victims:
             try:
                 self._discard(victims, now_ms)
@@ -195,7 +202,15 @@ class SegmentedLog(ReadableLog):
         self._check_online()
         if truncations != self.truncations or not self.segments.contains_run(old):
             return False
-        assert self.segments.active is not old[-1], f"the active segment of {self.name} must not be cleaned"
+        begin, end = old[0].base_offset, old[-1].next_offset
+        if self.segments.active is old[-1] or new.base_offset != begin or new.next_offset > end:
+            raise self.broken(
+                "L10",
+                "a cleaned segment does not replace closed segments of its own offsets",
+                cleaned=(new.base_offset, new.next_offset),
+                replaced=(begin, end),
+                active=self.segments.active.base_offset,
+            )
         try:
             self._swap(old, new)
         except OSError as error:
@@ -238,6 +253,13 @@ class SegmentedLog(ReadableLog):
                 kept[-1].unseal(self.config.segment_index_bytes)
             kept[-1].truncate(offset)
             self._take_segments(Segments(kept))
+            if self.log_end_offset > offset:
+                raise self.broken(
+                    "R5",
+                    "the log was not truncated far enough",
+                    offset=offset,
+                    log_end_offset=self.log_end_offset,
+                )
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             self.epochs.truncate_from_end(self.log_end_offset)
             self._after_truncation()

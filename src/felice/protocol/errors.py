@@ -212,3 +212,16 @@ class ApiError(Exception):
         self.code = ErrorCode.of(code)
         self.message = _cut(message) or self.code.message
         super().__init__(f"{self.code.name}: {self.message}")
+
+
+class BrokenInvariant(ApiError):
+    """A promise of docs/invariants.md does not hold, because of a bug or of damage: `name` is its number there.
+
+    Whoever finds it stops what is affected, for example the partition, and reports it once. `facts` are the values
+    that contradict the promise.
+    """
+
+    def __init__(self, name: str, what: str, **facts: object) -> None:
+        self.name = name
+        values = ", ".join(f"{key}={value}" for key, value in facts.items())
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"invariant {name} is broken: {what} ({values})")

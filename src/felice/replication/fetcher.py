@@ -27,7 +27,7 @@ from felice.env.clock import set_within
 from felice.log.throttle import RATE_CHECK_INTERVAL_S, RateLimit
 from felice.metadata import ClusterImage
 from felice.protocol.api import API
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -328,7 +328,8 @@ class Fetcher:
                 # Every batch has a newer epoch than the leader (KAFKA-18723). Usually the next image has it, too.
                 self._delay(followed, "the leader sent only batches of a newer leader epoch", True)
         except ApiError as error:
-            self._delay(followed, error.message, True)
+            # A broken invariant has stopped the partition, and is reported.
+            self._delay(followed, error.message, not isinstance(error, BrokenInvariant))
         except Exception as error:
             # An error in this code must not cost the other partitions their records.
             _log.exception("the response for a partition could not be processed")

@@ -26,6 +26,7 @@ from felice.dataclass import dataclass
 from felice.metadata import BadVersion, Check, MetadataStore, NoNode, SetData, identity, layout
 from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, StateNode
 from felice.metadata.store import Node, Operation, SessionExpired, StoreError
+from felice.protocol.errors import BrokenInvariant
 from felice.replication.dependencies import ProposingPartition
 from felice.replication.leader import IsrProposal, without
 
@@ -170,6 +171,8 @@ class IsrWriter:
                 proposed.partition.on_proposal_refused(proposed.proposal)
             elif isinstance(outcome, int):
                 proposed.partition.on_proposal_committed(proposed.proposal, outcome)
+        except BrokenInvariant:
+            pass  # it has stopped the partition, and is reported
         except Exception:
             # A fault of one partition must not keep the outcomes of the same transaction from the others.
             _log.exception(

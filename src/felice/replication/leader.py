@@ -95,6 +95,8 @@ class Leader:
         self.broker_id = broker_id
         self.epoch = image.leader_epoch
         self.epoch_start_offset = epoch_start_offset
+        # The largest high watermark of this epoch: it never falls within it.
+        self.high_watermark = UNKNOWN
         self.followers: dict[int, FollowerProgress] = {}
         self.proposal: IsrProposal | None = None
         self.isr = image.isr
@@ -227,6 +229,15 @@ class Leader:
             ):
                 lowest = follower.log_end_offset
         return max(high_watermark, lowest)
+
+    def is_held_by_all(self, offset: int) -> bool:
+        """R1: whether every other member of the maximal ISR has all records below `offset`, as far as it said."""
+        followers = self.followers
+        for replica in self.isr if self.proposal is None else self.maximal_isr:
+            follower = followers.get(replica)
+            if follower is not None and follower.log_end_offset < offset:
+                return False
+        return True
 
     def _is_about_to_join(
         self,

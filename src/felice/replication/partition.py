@@ -15,6 +15,7 @@ Leaves:     validation and offsets to the log; waiting for bytes to the fetch ha
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from uuid import UUID
 
 from felice.env import Buffer
@@ -22,7 +23,7 @@ from felice.log.answers import AppendInfo, AppendOrigin
 from felice.log.log import Log
 from felice.log.replicated import OverlappingBatch
 from felice.metadata.image import PartitionImage
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.records.batch import BatchHeader
 from felice.records.validate import Verdict
 from felice.replication import divergence, follower, truncation
@@ -96,6 +97,10 @@ class Partition(Replica):
         is_older = image.partition_epoch < self.partition_epoch and not is_new_term
         if is_older or image.leader_epoch < self.leader_epoch:
             return
+        if image.leader_epoch == self.leader_epoch and min(image.leader, self.leader_id) >= 0 and is_new_term:
+            raise self._stop(
+                "R2", "a leader epoch has two leaders", leader=self.leader_id, other_leader=image.leader
+            )
         self.image = image
         if not is_new_term and self.leader is not None:
             self.leader.follow(image)
@@ -116,6 +121,7 @@ class Partition(Replica):
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"leader epoch {image.leader_epoch} is before epoch {self.log.epochs.latest} of the log",
             )
+        self._check_isr(image.isr)
         end_offset = self.log.log_end_offset
         # The epoch begins at the log's end; the leader writes no record for it.
         self.log.epochs.assign(image.leader_epoch, end_offset)
@@ -128,6 +134,17 @@ class Partition(Replica):
         else:
             self._durable_offset = end_offset
         self._recount()
+
+    def _check_isr(self, isr: Sequence[int]) -> None:
+        """R4: this broker may lead only as a member of the ISR, all of whose members have a replica."""
+        if self._broker_id not in isr or not set(isr) <= set(self.image.replicas):
+            raise self._stop(
+                "R4",
+                "the in-sync replicas lack the leader, or have a broker without a replica",
+                isr=tuple(isr),
+                leader=self._broker_id,
+                replicas=self.image.replicas,
+            )
 
     def _follow(self) -> None:
         self.leader = None
@@ -284,10 +301,24 @@ class Partition(Replica):
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is outside {log.log_start_offset} to {end_offset} of {self.topic}-{self.partition}",
             )
+        if not log.log_start_offset <= stable <= high_watermark <= end_offset:
+            raise self._watermarks_contradict(stable)
         bound = end_offset if replica_id >= 0 else stable if read_committed else high_watermark
         records = log.read(offset, max_bytes, end_offset=bound, min_one=min_one) if offset < bound else None
         aborted = log.aborted_transactions(offset, bound) if read_committed and records else None
         return FetchedRecords(records, high_watermark, stable, log.log_start_offset, aborted)
+
+    def _watermarks_contradict(self, stable: int) -> BrokenInvariant:
+        start_offset = self.log.log_start_offset
+        if self.high_watermark > self.log.log_end_offset:
+            return self._stop("R1", "the high watermark is above the log's end")
+        if start_offset > self.high_watermark:
+            return self._stop(
+                "L9", "records above the high watermark were deleted", log_start_offset=start_offset
+            )
+        return self._stop(
+            "T1", "the last stable offset is above the high watermark", last_stable_offset=stable
+        )
 
     def end_offset_for_epoch(self, epoch: int, current_leader_epoch: int = NO_EPOCH) -> Divergence:
         """The largest epoch not above `epoch`, and its end; (-1, -1) for an epoch that has not begun (KIP-279)."""
@@ -404,6 +435,7 @@ class Partition(Replica):
 
     def _propose(self, proposal: IsrProposal | None) -> None:
         if proposal is not None:
+            self._check_isr(proposal.isr)
             self._dependencies.propose(self, proposal)
 
     def awaits(self, proposal: IsrProposal) -> bool:
@@ -438,11 +470,17 @@ class Partition(Replica):
             leader_epoch=self.leader_epoch,
         )
 
+    def _check_follows(self) -> None:
+        """R2: a leader's log takes records from no other leader, and is never truncated."""
+        if self.leader is not None:
+            raise self._stop("R2", "a leader was given the answer of another leader", leader=self._broker_id)
+
     def append_as_follower(
         self, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> bool:
         """Appends the batches that the leader of the current epoch sent. Returns False if none could be appended."""
-        assert self.leader is None, f"{self!r} leads"
+        if self.leader is not None:
+            self._check_follows()
         self.leader_high_watermark = high_watermark
         end_offset = self.log.log_end_offset
         if records:
@@ -474,13 +512,13 @@ class Partition(Replica):
 
     def follow_divergence(self, epoch: int, end_offset: int) -> None:
         """Truncates where the leader says that its log parted from this one: `epoch` ended there at `end_offset`."""
-        assert self.leader is None, f"{self!r} leads"
+        self._check_follows()
         truncation.after_divergence(self.log, self.high_watermark, epoch, end_offset)
         self._limit_watermarks()
 
     def follow_out_of_range(self, leader_start_offset: int, leader_end_offset: int) -> bool:
         """The leader's log covers the given offsets. Returns whether this log had to change to continue there."""
-        assert self.leader is None, f"{self!r} leads"
+        self._check_follows()
         has_changed = truncation.after_out_of_range(
             self.log, self.high_watermark, leader_start_offset, leader_end_offset
         )
@@ -513,6 +551,9 @@ class Partition(Replica):
             # Inlined `is_alone`: every append to a topic without replicas passes here.
             self._advance(self._durable_offset)
             return
+        if self.high_watermark < leader.high_watermark:
+            self._stop("R1", "the high watermark fell within a leader epoch", before=leader.high_watermark)
+            return
         moved = leader.next_high_watermark(
             self.high_watermark,
             committable_offset=self._durable_offset,
@@ -522,7 +563,11 @@ class Partition(Replica):
             broker_epoch_of=self._dependencies.broker_epoch_of,
             now_ms=self._dependencies.monotonic_ms(),
         )
+        if moved > self.high_watermark and not leader.is_held_by_all(moved):
+            self._stop("R1", "the high watermark would pass the log's end of an in-sync replica", moved=moved)
+            return
         self._advance(moved)
+        leader.high_watermark = self.high_watermark
 
     def on_config_change(self) -> None:
         """min.insync.replicas may have changed."""

@@ -24,7 +24,7 @@ from felice.log.errors import LogDirectoryError, StrayComesBack
 from felice.log.log import Log
 from felice.log.readable import ReadableLog
 from felice.metadata import ClusterImage, PartitionImage, TopicImage
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.protocol.topic_partition import PartitionKey
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
@@ -613,6 +613,8 @@ def _take_role(partition: Partition, image: PartitionImage) -> None:
         if partition.is_open and partition.log.offline_reason is not None:
             partition.close(ErrorCode.KAFKA_STORAGE_ERROR)  # it led before this broker lost its session
         partition.update_role(image)
+    except BrokenInvariant:
+        pass  # it has stopped the partition, and is reported
     except (ApiError, OSError) as error:
         _log.error("partition is offline", extra={"partition": partition.log.name, "reason": str(error)})
         partition.close(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -13,7 +13,7 @@ from uuid import UUID
 from felice.log.errors import FlushPostponed
 from felice.log.log import Log
 from felice.metadata.image import PartitionImage
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.replication.waiters import Waiters
 
 
@@ -102,6 +102,9 @@ class Replica:
         """Raises the high watermark to `offset`; it never falls here."""
         if offset <= self.high_watermark:
             return
+        if offset > self.log.log_end_offset:
+            self._stop("R1", "the high watermark would pass the log's end", high_watermark=offset)
+            return
         self.high_watermark = offset
         if self._committing.entries:
             self._committing.release(offset)
@@ -122,6 +125,17 @@ class Replica:
     def close(self, reason: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Ends the role: every waiting request gets `reason` as its error. The log stays in its directory."""
         self._fail(ApiError(reason))
+
+    def _stop(self, name: str, what: str, **facts: object) -> BrokenInvariant:
+        """An invariant is broken: nothing is served until the broker restarts. Returns what a caller that must not go
+        on raises; waiting and later requests get it in any case.
+        """
+        facts = {"high_watermark": self.high_watermark, "log_end_offset": self.log.log_end_offset, **facts}
+        error = self.log.broken(name, what, leader_epoch=self.leader_epoch, **facts)
+        # The log's owner has closed this replica already, if the log has one.
+        if self._failure is None:
+            self._fail(error)
+        return error
 
     def _fail(self, failure: ApiError) -> None:
         self._failure = self._failure or failure

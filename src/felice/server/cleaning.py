@@ -30,7 +30,7 @@ from felice.log.directory import LogDirectory
 from felice.log.errors import LogOffline
 from felice.log.log import Log
 from felice.log.throttle import Throttle
-from felice.protocol.errors import ApiError
+from felice.protocol.errors import ApiError, BrokenInvariant
 from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions
 from felice.server.log_directories import LogDirectories
@@ -136,7 +136,7 @@ class Cleaner:
             _log.info("cleaning aborted", extra={"partition": name, "reason": str(reason)})
         except OSError as error:
             self._on_io_error(choice.partition.log, error)
-        except LogOffline as error:
+        except (BrokenInvariant, LogOffline) as error:
             self._on_offline(choice.partition.log, error)
         except ApiError as error:
             self._give_up(choice.partition.log, error.message)
@@ -290,7 +290,7 @@ class Cleaner:
             _log.error("cleaning failed", extra={"partition": log.name, "reason": str(error)})
             log.on_failure(log, error)
 
-    def _on_offline(self, log: Log, error: LogOffline) -> None:
+    def _on_offline(self, log: Log, error: ApiError) -> None:
         if log.offline_reason is None:
             self._give_up(log, error.message)
 

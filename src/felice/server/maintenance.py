@@ -14,7 +14,7 @@ from functools import partial
 from felice.env.clock import set_within
 from felice.log.directory import LogDirectory
 from felice.metadata import MetadataStore
-from felice.protocol.errors import ApiError
+from felice.protocol.errors import ApiError, BrokenInvariant
 from felice.server.listener import Listener
 from felice.server.services import Services
 
@@ -120,6 +120,8 @@ class Maintenance:
                 continue
             try:
                 deleted = partition.log.apply_retention(now_ms, partition.high_watermark)
+            except BrokenInvariant:
+                continue  # it has stopped the partition, and is reported
             except ApiError as error:
                 _log.error(
                     "retention failed", extra={"partition": partition.log.name, "reason": error.message}

@@ -12,13 +12,14 @@ from uuid import UUID
 import pytest
 
 from felice.config import BrokerConfig
-from felice.controller import cluster_admin
+from felice.controller import cluster_admin, duties
 from felice.controller import controller as controller_module
 from felice.controller.cluster_admin import ClusterAdmin
 from felice.controller.controller import Controller
 from felice.controller.topic_plans import NewTopic
 from felice.env import SystemClock
 from felice.metadata import ClusterImage, Create, Node, SetData, StoreUnavailable, layout
+from felice.metadata.image import PartitionImage
 from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, BrokerNode, Endpoint, StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Operation
@@ -119,6 +120,55 @@ def test_nothing_is_decided_twice_while_the_image_lags(caplog: pytest.LogCapture
     with caplog.at_level(logging.DEBUG, "felice.controller"):
         run(scenario)
     assert "another writer was first" not in caplog.text
+
+
+def test_a_decision_that_would_break_an_invariant_is_not_written(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await _topic_led_by_the_dead(admin)
+        await one.start()
+        await one.sees(lambda image: image.controller_id == 1)
+        while not caplog.records:
+            await asyncio.sleep(0)
+        await admin.create(
+            layout.topic_path("b"), layout.encode_topic(TopicNode(SECOND_ID, {0: (2,)}, {}, {}))
+        )
+        await one.sees(lambda image: (row := image.partition("b", 0)) is not None and row.leader == 2)
+        assert _leader(one.watcher.image) == 1, "it keeps its state"
+        assert one.controller.is_controller
+        await one.stop()
+
+    # The dead leader's successor would have the epoch of the dead leader.
+    def elect(partition: PartitionImage, *_: object, **__: object) -> StateNode | None:
+        return StateNode(2, 0, 5, (2,)) if partition.leader == 1 else None
+
+    monkeypatch.setattr(duties, "elect_after_liveness_change", elect)
+    caplog.set_level(logging.ERROR)
+    run(scenario)
+    facts = [vars(record) for record in caplog.records]
+    assert [(fact["invariant"], "partition=a-0" in fact["reason"]) for fact in facts] == [("R2", True)]
+
+
+def test_a_controller_epoch_that_goes_back_ends_the_duties(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(ensemble: MemoryEnsemble) -> None:
+        one, admin = Candidate(ensemble.connect(), 1), ensemble.connect()
+        await one.start()
+        await one.sees(lambda image: image.controller_epoch == 5)
+        await admin.set(layout.CONTROLLER_EPOCH, b"3")
+        await one.sees(lambda image: image.controller_epoch == 3)
+        await _topic_led_by_the_dead(admin)
+        await one.sees(lambda image: "a" in image.topics)
+        assert _leader(one.watcher.image) == 1
+        await admin.set(layout.CONTROLLER_EPOCH, b"6")
+        await admin.delete(layout.CONTROLLER)
+        await one.sees(lambda image: _leader(image) == 2)
+        await one.stop()
+
+    caplog.set_level(logging.ERROR)
+    run(scenario)
+    assert [vars(record)["invariant"] for record in caplog.records] == ["C3"]
 
 
 def test_an_election_whose_answer_was_lost_is_noticed() -> None:

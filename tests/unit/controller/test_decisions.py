@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from felice.config import TOPIC_OPTIONS
-from felice.controller import topic_names
+from felice.controller import duties, topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
-from felice.controller.duties import StateChange, TopicChange, due
+from felice.controller.duties import StateChange, TopicChange, due, state_change
 from felice.controller.election import (
     elect_after_liveness_change,
     fence_previous_incarnation,
@@ -23,7 +23,7 @@ from felice.controller.election import (
 from felice.controller.placement import PlacementError, alternating, check_assignment, place_replicas
 from felice.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from felice.metadata.layout import MAX_STATES_PER_TRANSACTION, NO_LEADER, StateNode
-from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.protocol.primitives import ZERO_UUID
 
 
@@ -246,3 +246,35 @@ def test_a_changed_configuration_causes_elections_in_unchanged_topics() -> None:
         [elected] = due(after, 1, allows_unclean, before)
         assert isinstance(elected, StateChange)
         assert (elected.state.leader, elected.state.isr) == (2, (2,))
+
+
+_LED = PartitionImage(0, (1, 2), leader=1, leader_epoch=4, isr=(1, 2), partition_epoch=0)
+
+
+@pytest.mark.parametrize(
+    ("invariant", "state"),
+    [
+        ("C2", StateNode(NO_LEADER, 5, 1, ())),
+        ("R4", StateNode(1, 4, 1, (2,))),
+        ("R4", StateNode(1, 4, 1, (1, 3))),
+        ("R2", StateNode(2, 4, 1, (1, 2))),
+        ("R2", StateNode(NO_LEADER, 3, 1, (1, 2))),
+    ],
+)
+def test_no_decision_breaks_an_invariant(invariant: str, state: StateNode) -> None:
+    topic = TopicImage("t", ZERO_UUID, (_LED,))
+    with pytest.raises(BrokenInvariant, match=rf"invariant {invariant} is broken.*partition=t-0") as error:
+        state_change(topic, _LED, state)
+    assert error.value.name == invariant
+
+
+def test_a_broken_decision_leaves_the_other_partitions_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def elect(partition: PartitionImage, *_: object, **__: object) -> StateNode:
+        return StateNode(2, 5 if partition.partition else 4, 1, (2,))
+
+    monkeypatch.setattr(duties, "elect_after_liveness_change", elect)
+    topic = TopicImage("t", ZERO_UUID, (_LED, replace(_LED, partition=1)))
+    found: list[BrokenInvariant] = []
+    decided = due(ClusterImage(topics={"t": topic}), 1, lambda name: False, None, found.append)
+    assert [one.partition for one in decided if isinstance(one, StateChange)] == [1]
+    assert [error.name for error in found] == ["R2"]

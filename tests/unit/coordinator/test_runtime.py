@@ -565,3 +565,45 @@ class _Future:
 
     def answer(self, response: Any) -> None:
         self._future.set_result(response)
+
+
+# Broken invariants
+
+
+def broken(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The invariants that ERROR lines name, with their partitions."""
+    lines = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
+    return [f"{line['invariant']} {line['partition']}" for line in lines]
+
+
+async def test_a_shard_shows_nothing_outside_its_leader_epoch(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(FakePartition(commits_at_once=False))
+    hosted = world.runtime.hosted("any")
+    stored = world.put(("k", "v"))
+    await let_run()
+    world.partition.leader_epoch = 1  # and nobody tells the runtime
+    world.partition.commit()
+    assert await stored == ErrorCode.NOT_COORDINATOR
+    assert hosted.is_closed
+    assert broken(caplog) == ["C7 words-0"]
+    await until(lambda: bool(world.runtime.loaded()) or not _loads(world))
+    assert world.shard.words == {"k": "v"}, "it was loaded again from the log"
+
+
+def _loads(world: World) -> bool:
+    try:
+        world.runtime.hosted("any")
+    except ApiError as error:
+        return error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return False
+
+
+async def test_a_shards_record_never_comes_before_an_earlier_one(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    await world.put(("k", "1"))
+    await world.put(("k", "2"))
+    hosted = world.runtime.hosted("any")
+    world.partition.log_end_offset = 0
+    assert await world.put(("k", "3")) == ErrorCode.NOT_COORDINATOR
+    assert hosted.is_closed
+    assert broken(caplog) == ["L1 words-0"]

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from operator import length_hint
 
 from felice.client.consume.subscription import AssignedPartition, Gathering
-from felice.client.error import KafkaError, error_of
+from felice.client.error import KafkaError, error_of, failure
 from felice.client.model import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -224,7 +224,7 @@ class Delivery:
             return
         gathered = self._gathered
         gathered.extend(islice(self._messages, limit - len(gathered)))
-        fetched.partition.position = gathered[-1]._record[0] + 1
+        self._advance(fetched, gathered[-1]._record[0] + 1)
 
     def start_taking(self) -> Gathering:
         """Gather what is taken from now on, until `stop_taking`. Returns the gathering to which it belongs."""
@@ -359,8 +359,22 @@ class Delivery:
         """Mark the whole piece as delivered."""
         # Control batches and gaps may follow the last record; the position skips them too.
         if not fetched.stale:
-            fetched.partition.position = fetched.next_offset
+            self._advance(fetched, fetched.next_offset)
         self._done(fetched)
+
+    def _advance(self, fetched: Fetched, offset: int) -> None:
+        """K1: the position goes back only for a seek, which makes the piece stale first."""
+        partition = fetched.partition
+        if offset < (partition.position or 0) and not fetched.stale:
+            position = partition.position
+            # The application may continue it, after a seek if it likes.
+            partition.pause()
+            raise failure(
+                KafkaError._INCONSISTENT,
+                f"invariant K1 is broken: the position of {partition.topic}-{partition.partition} would go back "
+                f"from {position} to {offset}; the partition is paused",
+            )
+        partition.position = offset
 
     def _begin(self, item: Fetched) -> Message | None:
         """Start to deliver a piece, or return the message for its error."""
@@ -400,7 +414,7 @@ class Delivery:
             self._messages = iter(wrap_batch(fetched.records, header, _WRAPPER, position, origin))
         except ApiError as error:
             self._messages = iter(())
-            partition.position = header.next_offset
+            self._advance(fetched, max(position, header.next_offset))
             where = f"batch at {partition.topic}-{partition.partition} offset {header.base_offset}: {error}"
             bad = error_of(KafkaError._BAD_MSG, where)
             return error_message(bad, partition.topic, partition.partition, header.base_offset)

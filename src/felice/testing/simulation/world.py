@@ -175,7 +175,7 @@ def _end(left: Generator[object, None, object] | Coroutine[object, Never, object
 
 
 class _TraceHandler(logging.Handler):
-    """Adds what the code under test logs to the trace, and errors with a traceback to `World.errors`."""
+    """Adds what the code under test logs to the trace, and tracebacks and broken invariants to `World.errors`."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
@@ -186,6 +186,9 @@ class _TraceHandler(logging.Handler):
         name = process.name if process is not None else "world"
         self._world.note(f"log {name} {record.levelname} {record.getMessage()}")
         error = record.exc_info[1] if record.exc_info else None
+        if (invariant := getattr(record, "invariant", None)) is not None:
+            facts = getattr(record, "partition", ""), getattr(record, "reason", "")
+            self._world.errors.append(f"{name}: {record.getMessage()}: {invariant}: {': '.join(facts)}")
         # A disk failure is logged with a traceback too, and is no fault of the code.
         if error is not None and record.levelno >= logging.ERROR and not isinstance(error, OSError):
             self._world.errors.append(f"{name}: {record.getMessage()}: {_formatted(error)}")

@@ -1,4 +1,5 @@
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -254,3 +255,22 @@ def test_an_error_that_was_put_back_waits_again() -> None:
     delivery.put(lasting)
     delivery.put(fetched(AssignedPartition("t", 0, 0), batch(0, 1)))
     assert [message.error() is None for message in delivery.take_many(9)] == [False, True]
+
+
+@pytest.mark.parametrize("take", [Delivery.take_many, lambda delivery, limit: delivery.take()])
+def test_a_position_that_would_go_back_stops_the_partition(delivery: Delivery, take: Any) -> None:
+    partition, other = AssignedPartition("t", 0, 0), AssignedPartition("t", 1, 0)
+    piece = fetched(partition, batch(0, 2))
+    delivery.put(piece)
+    assert [offsets(delivery, 1), offsets(delivery, 1)] == [[0], [1]]
+    partition.position = 7
+    delivery.put(fetched(other, batch(0, 1)))
+    with pytest.raises(KafkaException, match="invariant K1 is broken.*t-0.*from 7 to 2") as error:
+        take(delivery, 5)
+    assert error.value.args[0].code() == KafkaError._INCONSISTENT
+    assert partition.paused and piece.stale
+    partition.resume()
+    assert offsets(delivery) == [0], "only the other partition goes on"
+    partition.seek(2)
+    delivery.put(fetched(partition, batch(2, 2)))
+    assert offsets(delivery) == [2, 3]
