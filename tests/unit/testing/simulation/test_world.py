@@ -12,6 +12,7 @@ import pytest
 
 from felice.client.admin.model import NewTopic
 from felice.client.aio import Admin, Consumer, Producer
+from felice.client.model import TopicPartition
 from felice.env import Environment
 from felice.server.startup import StartupError
 from felice.testing.simulation.world import BrokerMachine, ProcessEnded, World
@@ -115,6 +116,36 @@ def test_the_power_fails_in_the_middle_of_an_operation() -> None:
     outcomes = [ends(operations) for operations in range(1, 40, 3)]
     assert sum(interrupted for interrupted, _ in outcomes) > 5
     assert [errors for _, errors in outcomes if errors] == []
+
+
+def test_a_broken_invariant_is_an_anomaly_and_its_records_are_not_served() -> None:
+    world = World(5, limit_s=600)
+    broker = world.broker("b1", {})
+
+    async def read_both(env: Environment) -> dict[int, list[bytes]]:
+        values: dict[int, list[bytes]] = {0: [], 1: []}
+        async with Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"}, env=env) as consumer:
+            consumer.assign([TopicPartition("events", number, 0) for number in values])
+            left = 10  # polls after the last record
+            while left:
+                message = await consumer.poll(0.5)
+                left -= len(values[1]) == RECORDS // 2
+                if message is not None and message.error() is None:
+                    values[message.partition() or 0].append(message.value() or b"")
+        return values
+
+    async def main() -> dict[int, list[bytes]]:
+        running = await broker.start()
+        client = world.machine("c1").boot()
+        await client.run(write_and_read(client.env, broker.bootstrap))
+        partition = running.services.partitions.find("events", 0)
+        partition.high_watermark = partition.log_end_offset + 1
+        return await client.run(read_both(client.env))
+
+    values = world.run(main())
+    assert (values[0], len(values[1])) == ([], RECORDS // 2)
+    (error,) = world.errors
+    assert error.startswith("b1#1: an invariant is broken") and ": R1: events-0: " in error
 
 
 def test_a_second_process_of_a_machine_finds_its_disk_locked_only_while_the_first_lives() -> None:
