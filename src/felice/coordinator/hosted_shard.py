@@ -402,7 +402,11 @@ class HostedShard(Generic[S, R]):
             origin=AppendOrigin.COORDINATOR,
             transaction_version=transaction_version,
         )
-        self._note_written(info.last_offset)
+        try:
+            self._note_written(info.last_offset)
+        except BrokenInvariant as fault:
+            self._give_up(fault)
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from fault
         self.shard.replay_marker(producer.producer_id, marker.control_type is ControlType.COMMIT)
         return info.last_offset
 

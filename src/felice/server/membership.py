@@ -41,6 +41,7 @@ from felice.metadata import (
     layout,
 )
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode
+from felice.protocol.errors import BrokenInvariant
 from felice.protocol.topic_partition import PartitionKey
 from felice.replication.peers import NoSecurity, PeerSecurity
 from felice.server.identity import other_cluster
@@ -366,8 +367,16 @@ class Membership:
             if topic is None or partition is None:
                 continue
             state = next_state(topic, partition, image)
-            if state is not None:
+            if state is None:
+                continue
+            try:
                 decisions.append(state_change(topic, partition, state))
+            except BrokenInvariant as error:
+                # Of this partition only, for example after its state was edited by hand: it keeps this state.
+                _log.error(
+                    "an invariant is broken: a partition's state is not changed",
+                    extra={"invariant": error.name, "reason": str(error)},
+                )
         lost = await carry_out(self._store, self._watcher, image, decisions)
         return {(one.topic, one.partition) for one in lost if isinstance(one, StateChange)}
 

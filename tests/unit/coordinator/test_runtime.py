@@ -607,3 +607,16 @@ async def test_a_shards_record_never_comes_before_an_earlier_one(caplog: pytest.
     assert await world.put(("k", "3")) == ErrorCode.NOT_COORDINATOR
     assert hosted.is_closed
     assert broken(caplog) == ["L1 words-0"]
+
+
+async def test_a_marker_never_comes_before_an_earlier_record(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    await world.put_in_transaction(7, ("k", "1"))
+    await world.put_in_transaction(7, ("k", "2"))
+    hosted = world.runtime.hosted("any")
+    world.partition.log_end_offset = 0
+    with pytest.raises(ApiError) as error:
+        world.end(7, ControlType.COMMIT)
+    assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert hosted.is_closed
+    assert broken(caplog) == ["L1 words-0"]

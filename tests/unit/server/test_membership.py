@@ -7,16 +7,21 @@ import errno
 import functools
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.topics import PRODUCE_BY_NAME, batch_of, produce_request
 from conformance.wire import Wire
+from felice.controller.election import fence_previous_incarnation
 from felice.controller.topic_plans import NewTopic
 from felice.env import Environment
 from felice.log.log import Log
 from felice.metadata import ClusterImage, SessionState, layout
+from felice.metadata.image import PartitionImage
+from felice.metadata.layout import StateNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import ProduceResponse
@@ -141,6 +146,31 @@ def test_a_broker_that_lost_its_session_leads_nothing_until_it_is_registered_aga
         await until(lambda: partition.is_leader)
         assert partition.leader_epoch > 0
         assert not one.services.partitions.find("shared", 0).is_leader
+
+    run(tmp_path, scenario)
+
+
+def test_a_start_leaves_a_state_that_would_break_an_invariant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fence = fence_previous_incarnation
+
+    def outside(partition: PartitionImage, broker_id: int, *others: Any) -> StateNode | None:
+        state = fence(partition, broker_id, *others)
+        return replace(state, isr=(7,)) if state is not None and partition.partition == 0 else state
+
+    async def scenario(world: World) -> None:
+        first = await world.start(1)
+        await create(first, "alone", (1,), (1,))
+        await first.stop(hand_over=False)
+        world.brokers.clear()
+        monkeypatch.setattr(membership, "fence_previous_incarnation", outside)
+        caplog.set_level(logging.ERROR)
+        again = await world.start(1)
+        rows = again.image.topics["alone"].partitions
+        assert [(row.leader_epoch, row.isr) for row in rows] == [(0, (1,)), (1, (1,))]
+        facts = [vars(record) for record in caplog.records]
+        assert [(fact["invariant"], "alone-0" in fact["reason"]) for fact in facts] == [("R4", True)]
 
     run(tmp_path, scenario)
 
