@@ -201,12 +201,15 @@ class Log(SegmentedLog):
     ) -> AppendInfo:
         base_offset = self.log_end_offset
         epochs = self.epochs.entries
-        if epochs and epochs[-1][0] > leader_epoch:
+        # Nearly always: then `assign`, which would change nothing, is not called.
+        is_known = bool(epochs) and epochs[-1][0] == leader_epoch and epochs[-1][1] <= base_offset
+        if not is_known and self.epochs.latest > leader_epoch:
             raise self._epoch_goes_back(leader_epoch)
         stamp(valid.records, 0, base_offset, leader_epoch)
         header = valid.header.placed(base_offset, leader_epoch)
         self._write(valid.records, (header,), now_ms)
-        self.epochs.assign(leader_epoch, base_offset)
+        if not is_known:
+            self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
             self._account(header, marker, now_ms)
         last_offset = base_offset + header.last_offset_delta
@@ -254,11 +257,13 @@ class Log(SegmentedLog):
 
     def _write_replicated(self, run: Sequence[BatchHeader], records: Buffer, now_ms: int) -> None:
         epochs = self.epochs.entries
-        if len(run) > 1 or (epochs and epochs[-1][0] != run[0].leader_epoch):
+        is_known = len(run) == 1 and bool(epochs) and epochs[-1][0] == run[0].leader_epoch
+        if not is_known:
             self._check_epochs(run)
         self._write(memoryview(records)[run[0].position : run[-1].end], run, now_ms)
         for header in run:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
+            if not is_known or epochs[-1][1] > header.base_offset:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._account(header, replicated.marker_in(records, header), now_ms)
 
@@ -329,14 +334,15 @@ class Log(SegmentedLog):
             active.append(data, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._append_failed(active, error) from error
-        if active.next_offset <= base_offset:
+        next_offset = active.next_offset
+        if next_offset <= base_offset:
             raise self.broken(
                 "L1",
                 "an append did not raise the log's end",
                 base_offset=base_offset,
-                segment_end_offset=active.next_offset,
+                segment_end_offset=next_offset,
             )
-        self.log_end_offset = self.producers.end_offset = active.next_offset
+        self.log_end_offset = self.producers.end_offset = next_offset
 
     def _append_failed(self, active: Segment, error: OSError) -> LogOffline:
         try:

@@ -232,10 +232,9 @@ class Leader:
 
     def is_held_by_all(self, offset: int) -> bool:
         """R1: whether every other member of the maximal ISR has all records below `offset`, as far as it said."""
-        followers = self.followers
-        for replica in self.isr if self.proposal is None else self.maximal_isr:
-            follower = followers.get(replica)
-            if follower is not None and follower.log_end_offset < offset:
+        maximal_isr = self.isr if self.proposal is None else self.maximal_isr
+        for replica, follower in self.followers.items():
+            if follower.log_end_offset < offset and replica in maximal_isr:
                 return False
         return True
 

@@ -563,10 +563,13 @@ class Partition(Replica):
             broker_epoch_of=self._dependencies.broker_epoch_of,
             now_ms=self._dependencies.monotonic_ms(),
         )
-        if moved > self.high_watermark and not leader.is_held_by_all(moved):
-            self._stop("R1", "the high watermark would pass the log's end of an in-sync replica", moved=moved)
-            return
-        self._advance(moved)
+        if moved > self.high_watermark:
+            if not leader.is_held_by_all(moved):
+                self._stop(
+                    "R1", "the high watermark would pass the log's end of an in-sync replica", moved=moved
+                )
+                return
+            self._advance(moved)
         leader.high_watermark = self.high_watermark
 
     def on_config_change(self) -> None:

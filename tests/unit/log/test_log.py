@@ -429,8 +429,8 @@ def test_deleted_records_are_not_found_by_time(timed: Log) -> None:
 
 def test_the_record_with_the_largest_timestamp(timed: Log, tmp_path: Path) -> None:
     assert timed.offset_of_max_timestamp(LAST) == (NOW + 50, 5, 5)
-    append(timed, "g", "h", timestamps=[NOW + 60, NOW + 60])
-    assert timed.offset_of_max_timestamp(LAST) == (NOW + 60, 6, 0)
+    append(timed, "g", "h", timestamps=[NOW + 60, NOW + 60], leader_epoch=5)
+    assert timed.offset_of_max_timestamp(LAST) == (NOW + 60, 6, 5)
     assert open_log(tmp_path / "empty").offset_of_max_timestamp(LAST) is None
 
 
