@@ -27,7 +27,7 @@
 #   make streams-kills  a stream application books payments while its processes and brokers are killed KILLS (300) times;
 #                AT=s3 or hdfs: with a copy of its checkpoint there, and an empty directory for each new
 #                driver, as if it ran on another machine; AT=cluster: the same with s3, on a cluster of Spark
-#   make sql-kills  fifteen queries of two SQL servers make each result once while servers, Java, workers and brokers are
+#   make sql-kills  fourteen queries of two SQL servers make each result once while servers, Java, workers and brokers are
 #                killed KILLS (300) times; BROKERS=3 for three brokers
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
 #   make connect-kills  tasks of each connector are killed KILLS (20) times in each phase of their work, and the servers at their other side
