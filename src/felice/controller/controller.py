@@ -71,7 +71,8 @@ class Controller:
         self._balance_is_due = False
         self._reported: str | None = None  # the error that was logged for the last attempt
         self._shown_epoch = (-1, -1)  # of the last image: its reading, and the controller epoch
-        self._broken: set[str] = set()  # broken invariants that were reported in this controller epoch
+        # Broken invariants that were reported in this controller epoch, with their partitions.
+        self._broken: set[tuple[str, object]] = set()
         self._wake = asyncio.Event()
         self._was_elected = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -132,8 +133,9 @@ class Controller:
 
     def _report_broken(self, error: BrokenInvariant) -> None:
         """The partition keeps its state until it, or a broker, changes. After C3 there are no duties."""
-        if str(error) not in self._broken:
-            self._broken.add(str(error))
+        broken = error.name, error.facts.get("partition")
+        if broken not in self._broken:
+            self._broken.add(broken)
             _log.error(
                 "an invariant is broken: the controller does not act on it",
                 extra={"invariant": error.name, "reason": str(error)},
@@ -230,7 +232,8 @@ class Controller:
         if not self._balance_is_due:
             return []
         self._balance_is_due = False
-        return rebalanced(image, self.epoch, self._config().leader_imbalance_per_broker_percentage)
+        percentage = self._config().leader_imbalance_per_broker_percentage
+        return rebalanced(image, self.epoch, percentage, self._report_broken)
 
     async def _call_for_balance(self) -> None:
         """Balances leaders soon after this broker's election, then periodically."""

@@ -7,6 +7,7 @@ Keeps true: R2 and C2 by `election`. Deciding is idempotent: duties follow from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from uuid import UUID
 
 from felice.controller.election import elect_after_liveness_change, first_state, preferred
@@ -65,24 +66,34 @@ def due(
         moved = {move.partition.partition for move in moves}
         if moves:
             # The other partitions are still due after this write: a transaction has a size limit.
-            try:
-                decisions.append(topic_change(topic, moves[:MAX_STATES_PER_TRANSACTION]))
-            except BrokenInvariant as error:
-                on_broken(error)
+            decisions += _sound(partial(topic_change, topic, moves[:MAX_STATES_PER_TRANSACTION]), on_broken)
         for partition in topic.partitions:
             if partition.partition not in moved:
                 state = _next_state(partition, image, controller_epoch, may_lose)
-                if state is None:
-                    continue
-                try:
-                    decisions.append(state_change(topic, partition, state))
-                except BrokenInvariant as error:
-                    on_broken(error)
+                if state is not None:
+                    decisions += _sound(partial(state_change, topic, partition, state), on_broken)
     return decisions
 
 
-def rebalanced(image: ClusterImage, controller_epoch: int, imbalance_percentage: int) -> list[Decision]:
-    """Gives leadership back to the preferred replicas, for each broker with too many misplaced leaders."""
+def _sound(decide: Callable[[], Decision], on_broken: Callable[[BrokenInvariant], None]) -> list[Decision]:
+    """The decision, unless it would break an invariant."""
+    try:
+        return [decide()]
+    except BrokenInvariant as error:
+        on_broken(error)
+        return []
+
+
+def rebalanced(
+    image: ClusterImage,
+    controller_epoch: int,
+    imbalance_percentage: int,
+    on_broken: Callable[[BrokenInvariant], None] = _raise,
+) -> list[Decision]:
+    """Gives leadership back to the preferred replicas, for each broker with too many misplaced leaders.
+
+    `on_broken` is that of `due`.
+    """
     by_preferred: dict[int, list[tuple[TopicImage, PartitionImage]]] = {}
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -92,7 +103,10 @@ def rebalanced(image: ClusterImage, controller_epoch: int, imbalance_percentage:
     for broker_id, rows in sorted(by_preferred.items()):
         misplaced = [(topic, partition) for topic, partition in rows if partition.leader != broker_id]
         if broker_id in image.brokers and len(misplaced) * 100 > imbalance_percentage * len(rows):
-            decisions += _preferred(misplaced, image, controller_epoch)
+            for topic, partition in misplaced:
+                state = preferred(partition, image.brokers, controller_epoch)
+                if state is not None:
+                    decisions += _sound(partial(state_change, topic, partition, state), on_broken)
     return decisions
 
 
@@ -166,12 +180,3 @@ def _next_state(
     if partition.partition_epoch < 0:
         return first_state(partition.replicas, image.brokers, controller_epoch)
     return elect_after_liveness_change(partition, image.brokers, controller_epoch, allows_unclean=may_lose)
-
-
-def _preferred(
-    rows: Iterable[tuple[TopicImage, PartitionImage]], image: ClusterImage, controller_epoch: int
-) -> Iterator[Decision]:
-    for topic, partition in rows:
-        state = preferred(partition, image.brokers, controller_epoch)
-        if state is not None:
-            yield state_change(topic, partition, state)

@@ -30,7 +30,11 @@ class Rest(Coroutine[Any, Any, T]):
     def send(self, value: Any, /) -> Any:
         """First what the coroutine waits for; then its next steps."""
         waits_for = self.take()
-        return self._coroutine.send(value) if waits_for is _NOTHING else waits_for
+        if waits_for is _NOTHING:
+            return self._coroutine.send(value)
+        if isinstance(waits_for, asyncio.Future):
+            waits_for._asyncio_future_blocking = True  # as `await` leaves it for a task
+        return waits_for
 
     def take(self) -> object:
         """What the coroutine waits for. The next `send` is its next step."""
@@ -60,13 +64,20 @@ class Rest(Coroutine[Any, Any, T]):
         return self.send(None)
 
 
+def _noted(waits_for: object) -> object:
+    """What a step of a coroutine waits for. As a task does, lets others wait for the same future."""
+    if isinstance(waits_for, asyncio.Future):
+        waits_for._asyncio_future_blocking = False
+    return waits_for
+
+
 class Waiting(Generic[T]):
     """Runs a rest to its end, and then calls `on_end` with itself.
 
     A task costs some 5 microseconds. Most handlers that wait do so once, for one future: its callback runs their rest.
     """
 
-    __slots__ = ("_error", "_future", "_is_cancelled", "_loop", "_on_end", "_rest", "_result")
+    __slots__ = ("_future", "_is_cancelled", "_loop", "_on_end", "_rest", "_result", "error")
 
     def __init__(
         self, rest: Rest[T], loop: asyncio.AbstractEventLoop, on_end: Callable[[Waiting[T]], None]
@@ -76,7 +87,8 @@ class Waiting(Generic[T]):
         self._on_end = on_end
         self._is_cancelled = False
         self._result: T | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """What the coroutine has raised."""
         self._future: asyncio.Future[Any]
         self._wait(rest.take())
 
@@ -85,15 +97,10 @@ class Waiting(Generic[T]):
         self._is_cancelled = True
         self._future.cancel()
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the coroutine has ended with `CancelledError`."""
-        return isinstance(self._error, asyncio.CancelledError)
-
     def result(self) -> T:
         """What the coroutine has returned; raises what it has raised."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._result  # type: ignore[return-value]
 
     def _wait(self, waits_for: object) -> None:
@@ -101,27 +108,31 @@ class Waiting(Generic[T]):
             self._future = waits_for
             waits_for.add_done_callback(self._on_done)
         else:
-            self._rest.put_back(waits_for)
+            # A pause is over when the task runs.
+            if waits_for is not None:
+                self._rest.put_back(waits_for)
             self._future = self._loop.create_task(self._rest)
             self._future.add_done_callback(self._on_task_done)
 
     def _on_done(self, future: asyncio.Future[Any]) -> None:
         global _steps
+        is_cancelled, self._is_cancelled = self._is_cancelled, False
         _steps += 1
         try:
-            if self._is_cancelled and not future.cancelled():
-                waits_for = self._rest.throw(asyncio.CancelledError())
+            if is_cancelled and not future.cancelled():
+                waits_for = _noted(self._rest.throw(asyncio.CancelledError()))
             else:
-                waits_for = self._rest.send(None)
+                waits_for = _noted(self._rest.send(None))
         except StopIteration as end:
             self._result = end.value
         except BaseException as error:
-            self._error = error
+            self.error = error
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
                 raise
         else:
-            self._is_cancelled = False
             self._wait(waits_for)
+            if self._is_cancelled:
+                self._future.cancel()  # The step itself has called `cancel`.
             return
         finally:
             _steps -= 1
@@ -131,7 +142,7 @@ class Waiting(Generic[T]):
         try:
             self._result = task.result()
         except BaseException as error:
-            self._error = error
+            self.error = error
         self._on_end(self)
 
 
@@ -146,7 +157,12 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> T | Rest[T]:
         return result
     finally:
         _steps -= 1
-    return Rest(coroutine, waits_for)
+    return Rest(coroutine, _noted(waits_for))
+
+
+async def ended(begun: T | Rest[T]) -> T:
+    """The result of what `begin` returned."""
+    return await begun if isinstance(begun, Rest) else begun
 
 
 class _TimeLimit(asyncio.Timeout):  # type: ignore[misc]  # final, but only for type checkers

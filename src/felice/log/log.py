@@ -269,9 +269,8 @@ class Log(SegmentedLog):
 
     def _check_epochs(self, run: Sequence[BatchHeader]) -> None:
         """R2: no batch of a leader comes after batches of a later leader."""
-        epochs = self.epochs.entries
-        # An epoch that begins at the end or above wrote nothing here.
-        latest = epochs[-1].epoch if epochs and epochs[-1].start_offset < run[0].base_offset else -1
+        # The epoch of the last record: a later one may have begun here without a record.
+        latest = self.epochs.epoch_at(self.log_end_offset - 1)
         for header in run:
             # Batches of the oldest Kafka have no epoch.
             if 0 <= header.leader_epoch < latest:
@@ -318,7 +317,7 @@ class Log(SegmentedLog):
         """Writes all of `data` at once. After an I/O error the log is as it was before, or offline."""
         active = self.segments.active
         end_offset, base_offset = self.log_end_offset, headers[0].base_offset
-        # The first: a batch of a follower may begin above the log's end, where its leader's log was compacted.
+        # Not `!=`: a follower's batch may begin above the log's end, where the leader's log was compacted.
         if base_offset < end_offset or active.next_offset != end_offset:
             raise self.broken(
                 "L1",
@@ -347,6 +346,9 @@ class Log(SegmentedLog):
     def _append_failed(self, active: Segment, error: OSError) -> LogOffline:
         try:
             active.repair()
+            if active.next_offset != self.log_end_offset:
+                # A follower's batch after a gap has begun this segment, and is not in it.
+                self._roll_at(self.log_end_offset)
         except OSError:
             return self._fail(error)
         if self.on_failure is not None:

@@ -144,14 +144,14 @@ class SegmentedLog(ReadableLog):
         if len(reasons) == len(self.segments):
             self.roll()
         victims = self.segments[: len(reasons)]
-        if victims and victims[-1].next_offset > high_watermark:
-            raise self.broken(
-                "L9",
-                "retention would delete records above the high watermark",
-                end_offset=victims[-1].next_offset,
-                high_watermark=high_watermark,
-            )
         if victims:
+            if victims[-1].next_offset > high_watermark:
+                raise self.broken(
+                    "L9",
+                    "retention would delete records above the high watermark",
+                    end_offset=victims[-1].next_offset,
+                    high_watermark=high_watermark,
+                )
             try:
                 self._discard(victims, now_ms)
             except OSError as error:

@@ -222,6 +222,6 @@ class BrokenInvariant(ApiError):
     """
 
     def __init__(self, name: str, what: str, **facts: object) -> None:
-        self.name = name
+        self.name, self.facts = name, facts
         values = ", ".join(f"{key}={value}" for key, value in facts.items())
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"invariant {name} is broken: {what} ({values})")

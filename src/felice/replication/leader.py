@@ -338,7 +338,7 @@ def without(
     The last member of the ISR stays: no other replica is known to have all committed records. If the topic allows
     an unclean election, the first of the `fallbacks` takes over with the records that it has.
     """
-    rest = tuple(replica for replica in state.isr if replica != broker_id) or fallbacks[:1]
+    rest = tuple(one for one in state.isr if one != broker_id and one in replicas) or fallbacks[:1]
     if not rest or (broker_id not in state.isr and state.leader != broker_id):
         return None
     if state.leader != broker_id:

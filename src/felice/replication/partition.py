@@ -121,7 +121,9 @@ class Partition(Replica):
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"leader epoch {image.leader_epoch} is before epoch {self.log.epochs.latest} of the log",
             )
-        self._check_isr(image.isr)
+        # A member without a replica may be here: the first shrinkage takes it out.
+        if self._broker_id not in image.isr:
+            raise self._isr_broken(image.isr)
         end_offset = self.log.log_end_offset
         # The epoch begins at the log's end; the leader writes no record for it.
         self.log.epochs.assign(image.leader_epoch, end_offset)
@@ -135,16 +137,15 @@ class Partition(Replica):
             self._durable_offset = end_offset
         self._recount()
 
-    def _check_isr(self, isr: Sequence[int]) -> None:
-        """R4: this broker may lead only as a member of the ISR, all of whose members have a replica."""
-        if self._broker_id not in isr or not set(isr) <= set(self.image.replicas):
-            raise self._stop(
-                "R4",
-                "the in-sync replicas lack the leader, or have a broker without a replica",
-                isr=tuple(isr),
-                leader=self._broker_id,
-                replicas=self.image.replicas,
-            )
+    def _isr_broken(self, isr: Sequence[int]) -> BrokenInvariant:
+        """R4: this broker leads only as a member of the ISR, and proposes only brokers that have a replica."""
+        return self._stop(
+            "R4",
+            "the in-sync replicas lack the leader, or have a broker without a replica",
+            isr=tuple(isr),
+            leader=self._broker_id,
+            replicas=self.image.replicas,
+        )
 
     def _follow(self) -> None:
         self.leader = None
@@ -434,9 +435,12 @@ class Partition(Replica):
         self._release_deleting()
 
     def _propose(self, proposal: IsrProposal | None) -> None:
-        if proposal is not None:
-            self._check_isr(proposal.isr)
-            self._dependencies.propose(self, proposal)
+        if proposal is None:
+            return
+        if self._broker_id not in proposal.isr or not set(proposal.isr) <= set(self.image.replicas):
+            self._isr_broken(proposal.isr)  # Not raised: callers go on with other partitions.
+            return
+        self._dependencies.propose(self, proposal)
 
     def awaits(self, proposal: IsrProposal) -> bool:
         """Whether the outcome still matters. A deleted partition proposes nothing: another of its name may have a

@@ -127,8 +127,8 @@ class Replica:
         self._fail(ApiError(reason))
 
     def _stop(self, name: str, what: str, **facts: object) -> BrokenInvariant:
-        """An invariant is broken: nothing is served until the broker restarts. Returns what a caller that must not go
-        on raises; waiting and later requests get it in any case.
+        """Serves nothing until the broker restarts, because an invariant is broken. Waiting and later requests get the
+        error. Returns it, for callers that must raise it.
         """
         facts = {"high_watermark": self.high_watermark, "log_end_offset": self.log.log_end_offset, **facts}
         error = self.log.broken(name, what, leader_epoch=self.leader_epoch, **facts)

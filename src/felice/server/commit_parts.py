@@ -12,7 +12,7 @@ from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from felice.env.begun import Rest, begin
+from felice.env.begun import begin, ended
 from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, held, paced
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def commit_in_parts(
         return await commit(request)
     with held(context.session):
         begun = [begin(commit(part)) async for part in paced(parts_of(request), context.services.env.clock)]
-    responses = [await one if isinstance(one, Rest) else one for one in begun]
+    responses = [await ended(one) for one in begun]
     rows = (row for response in responses for topic in response.topics for row in topic.partitions)
     return join([(topic, list(islice(rows, len(topic.partitions)))) for topic in request.topics])
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from felice.env import Clock
-from felice.env.begun import Rest, begin
+from felice.env.begun import begin, ended
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -126,7 +126,7 @@ async def each_answer(
 ) -> list[Row]:
     """The answer of a call for each item. All calls begin, as in `each`, before the first answer is awaited."""
     begun = await each(items, lambda item: begin(call(item)), clock)
-    return [await one if isinstance(one, Rest) else one for one in begun]
+    return [await ended(one) for one in begun]
 
 
 class Wakeups:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NoReturn
 
-from felice.env.begun import Rest, Waiting, begin
+from felice.env.begun import Waiting, begin, ended
 from felice.protocol.api import API
 from felice.protocol.connection import ProtocolViolation, Request, ServerConnection
 from felice.protocol.errors import ErrorCode
@@ -75,9 +75,7 @@ class SaslSession(Session):
         if request.api is API.SASL_AUTHENTICATE:
             return await self._on_token(request, now_ms)
         if request.api is API.API_VERSIONS and self._exchange.may_ask_versions():
-            versions: Any = super()._call(request)
-            if isinstance(versions, Rest):
-                versions = await versions
+            versions: Any = await ended(super()._call(request))
             if versions.error_code == ErrorCode.NONE:
                 self._exchange.on_versions_answered()
             return versions

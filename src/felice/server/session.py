@@ -384,7 +384,11 @@ class Session(asyncio.BufferedProtocol):
             return api_versions.unsupported_version(self._services.apis)
         counts[version] = counts.get(version, 0) + 1
         context = RequestContext(self._services, api_key, version, request.client_id, self)
-        return begin(self.listener.handlers[api_key](request.message, context))
+        try:
+            return begin(self.listener.handlers[api_key](request.message, context))
+        except asyncio.CancelledError as error:
+            # What the handler needed was cancelled. Of this request only, and not of the turn.
+            raise CloseConnection("the request was cancelled") from error
 
     def _answer(self, request: Request, answer: object) -> int:
         assert self._outbox is not None
@@ -445,7 +449,8 @@ class Session(asyncio.BufferedProtocol):
 
     def _on_answered(self, request: Request, waiting: Waiting[object]) -> None:
         self._answers.pop(waiting, None)
-        if self._closing or waiting.is_cancelled:
+        if self._closing or isinstance(waiting.error, asyncio.CancelledError):
+            self._report_late(waiting.error)
             return
         self.last_active = self._clock.monotonic()
         try:
@@ -461,6 +466,11 @@ class Session(asyncio.BufferedProtocol):
             self.fail(error)
         self._flush(self.last_active)
         self._on_room()
+
+    def _report_late(self, error: BaseException | None) -> None:
+        """Reports what a handler raised after its connection was lost, if it is a fault of the broker."""
+        if isinstance(error, Exception) and not isinstance(error, CloseConnection):
+            self._services.closings.report_fault(self, error)
 
     def _charge(self, request: Request, answer: object) -> object:
         """Counts the request against the quotas of its client. Returns the answer to send."""

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
-from felice.env.begun import Rest, begin
+from felice.env.begun import begin, ended
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.server.context import NO_REPLY, CloseConnection, Connection, RequestContext
@@ -181,7 +181,7 @@ class Faults:
         if answering is NO_REPLY:
             return answering
         delaying = self._script.fire(asked, is_delay=True)
-        answer = await answering if isinstance(answering, Rest) else answering
+        answer = await ended(answering)
         if delaying is not None:
             with contextlib.suppress(TimeoutError):
                 await delaying.hold(delaying.delay_ms / 1000)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from felice.config import TOPIC_OPTIONS
 from felice.controller import duties, topic_names
 from felice.controller.config_changes import ChangeKind, ConfigChange, apply_changes
-from felice.controller.duties import StateChange, TopicChange, due, state_change
+from felice.controller.duties import StateChange, TopicChange, due, rebalanced, state_change
 from felice.controller.election import (
     elect_after_liveness_change,
     fence_previous_incarnation,
@@ -276,5 +276,21 @@ def test_a_broken_decision_leaves_the_other_partitions_theirs(monkeypatch: pytes
     topic = TopicImage("t", ZERO_UUID, (_LED, replace(_LED, partition=1)))
     found: list[BrokenInvariant] = []
     decided = due(ClusterImage(topics={"t": topic}), 1, lambda name: False, None, found.append)
+    assert [one.partition for one in decided if isinstance(one, StateChange)] == [1]
+    assert [error.name for error in found] == ["R2"]
+
+
+def test_a_broken_preferred_election_leaves_the_other_partitions_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def elect(partition: PartitionImage, *_: object) -> StateNode:
+        return StateNode(2, 5 if partition.partition else 4, 1, (2,))
+
+    monkeypatch.setattr(duties, "preferred", elect)
+    led_by_another = replace(_LED, replicas=(2, 1))
+    topic = TopicImage("t", ZERO_UUID, (led_by_another, replace(led_by_another, partition=1)))
+    alive = BrokerImage(2, {}, None, 0)
+    found: list[BrokenInvariant] = []
+    decided = rebalanced(ClusterImage(brokers={2: alive}, topics={"t": topic}), 1, 10, found.append)
     assert [one.partition for one in decided if isinstance(one, StateChange)] == [1]
     assert [error.name for error in found] == ["R2"]

@@ -153,7 +153,9 @@ class Ends:
 
     def _on_end(self, waiting: Waiting[Any]) -> None:
         try:
-            self.outcomes.append("cancelled" if waiting.is_cancelled else waiting.result())
+            self.outcomes.append(waiting.result())
+        except asyncio.CancelledError:
+            self.outcomes.append("cancelled")
         except ValueError as error:
             self.outcomes.append(str(error))
 
@@ -238,6 +240,54 @@ async def test_a_cancelled_rest_ends_where_it_waits(when: str, goes_on: bool) ->
     waiting.cancel()
     await wait_until_async(lambda: bool(ends.outcomes))
     assert ends.outcomes == ["went on" if goes_on else "cancelled"]
+
+
+async def test_a_step_may_cancel_its_own_rest() -> None:
+    """A handler's step may find that its connection is lost, which cancels all handlers of the connection."""
+    ends, waiting = Ends(), list[Waiting[Any]]()
+    first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        await first
+        waiting[0].cancel()
+        await asyncio.get_running_loop().create_future()
+
+    waiting.append(ends.run(work()))
+    first.set_result(None)
+    await wait_until_async(lambda: bool(ends.outcomes))
+    assert ends.outcomes == ["cancelled"]
+
+
+async def test_several_rests_may_wait_for_one_future() -> None:
+    loop, ends = asyncio.get_running_loop(), Ends()
+    gate: asyncio.Future[int] = loop.create_future()
+
+    async def work() -> int:
+        return await gate
+
+    rest = begin(work())
+    assert isinstance(rest, Rest)
+    ends.run(work())
+    ends.run(work())
+    tasks = [loop.create_task(rest), loop.create_task(work())]
+    await asyncio.sleep(0)
+    gate.set_result(7)
+    assert await asyncio.gather(*tasks) == [7, 7]
+    assert ends.outcomes == [7, 7]
+
+
+async def test_a_limit_takes_one_pass_of_the_event_loop() -> None:
+    """A Produce that waits for replicas has a limit: its task begins with the wait."""
+    ends, entered = Ends(), list[bool]()
+
+    async def work() -> None:
+        async with time_limit(60):
+            entered.append(True)
+
+    ends.run(work())
+    assert not entered
+    await asyncio.sleep(0)
+    assert entered
 
 
 async def wait_until_async(is_so: Any) -> None:

@@ -42,6 +42,12 @@ def replicated(*batches: tuple[int, int, list[str]]) -> bytearray:
     return joined
 
 
+def replicate(log: Log, data: bytearray) -> int:
+    """Appends what the leader of epoch 9 sent. Returns the log's end."""
+    log.append(data, leader_epoch=9, now_ms=NOW, origin=AppendOrigin.REPLICATION)
+    return log.log_end_offset
+
+
 # -- appending ---------------------------------------------------------------------------------------------
 
 
@@ -769,6 +775,36 @@ def test_a_first_append_that_finds_no_room_for_its_files_leaves_none(tmp_path: P
     disk.failing = set()
     assert append(log, "a") == 0
     assert values_in(log) == ["a"]
+
+
+def test_a_full_disk_after_a_gap_leaves_a_log_that_continues_once_there_is_room(tmp_path: Path) -> None:
+    """The segment for a follower's batch begins at the batch, where the leader's log was compacted."""
+    disk = FailingDisk()
+    log = open_log(tmp_path, TopicConfig(segment_bytes=150), disk=disk)
+    assert replicate(log, replicated((0, 0, ["a" * 50]))) == 1
+    after_the_gap = replicated((100, 0, ["b" * 50]))
+    disk.failing, disk.suffix = {"write"}, ".log"
+    assert code_of(replicate, log, after_the_gap) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.failing = set()
+    log.flush()
+    assert replicate(log, after_the_gap) == 101
+    assert [len(value) for value in values_in(log)] == [50, 50]
+    log.close(clean=False)
+    reopened = open_log(tmp_path, TopicConfig(segment_bytes=150), clean_shutdown=False)
+    assert len(values_in(reopened)) == 2
+
+
+@pytest.mark.parametrize("offset", [1, 7])
+def test_an_epoch_without_records_does_not_refuse_those_of_an_earlier_one(
+    tmp_path: Path, offset: int
+) -> None:
+    """A broker led epoch 5 and wrote nothing; an unclean election made another one lead, with records of epoch 4."""
+    log = open_log(tmp_path)
+    assert replicate(log, replicated((0, 4, ["a"]))) == 1
+    log.epochs.assign(5, 1)
+    assert replicate(log, replicated((offset, 4, ["b"]))) == offset + 1
+    assert code_of(replicate, log, replicated((offset + 1, 3, ["c"]))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "R2" in (log.offline_reason or "")
 
 
 def test_a_log_without_files_behaves_like_an_empty_one(tmp_path: Path) -> None:

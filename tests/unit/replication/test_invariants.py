@@ -21,10 +21,11 @@ from felice.log.producers import ProducerStates
 from felice.log.readable import ReadableLog
 from felice.log.segment import Segment
 from felice.metadata.image import PartitionImage
+from felice.metadata.layout import StateNode
 from felice.protocol.errors import ApiError, BrokenInvariant, ErrorCode
 from felice.records.batch import stamp
 from felice.records.builder import BatchBuilder
-from felice.replication.leader import IsrProposal, Leader
+from felice.replication.leader import IsrProposal, Leader, without
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.testing.simulation.disk import SimDisk
 
@@ -224,14 +225,18 @@ def a_leader_outside_the_isr(broken: Broken) -> None:
     broken.role(replicas=(1, 2), isr=(2,), leader_epoch=1, partition_epoch=1)
 
 
-def a_member_of_the_isr_without_a_replica(broken: Broken) -> None:
-    broken.role(isr=(1, 3), leader_epoch=1, partition_epoch=1)
-
-
 def a_proposal_without_the_leader(broken: Broken) -> None:
     broken.role(replicas=(1, 2), isr=(1, 2), partition_epoch=1)
     broken.set(Leader, "propose_shrinkage", lambda *_, **__: IsrProposal((2,), 0, 1))
-    broken.partition.shrink_isr()
+    broken.partitions.shrink_isrs()  # goes on with other partitions
+    broken.partition.check_leader(-1)
+
+
+def a_proposal_of_a_broker_without_a_replica(broken: Broken) -> None:
+    broken.role(replicas=(1, 2), isr=(1, 2), partition_epoch=1)
+    broken.set(Leader, "propose_shrinkage", lambda *_, **__: IsrProposal((1, 3), 0, 1))
+    broken.partitions.shrink_isrs()
+    broken.partition.check_leader(-1)
 
 
 def a_leader_that_takes_anothers_records(broken: Broken) -> None:
@@ -265,8 +270,8 @@ BREAKS: dict[Callable[[Broken], None], str] = {
     a_log_start_above_the_high_watermark: "L9",
     two_leaders_in_one_epoch: "R2",
     a_leader_outside_the_isr: "R4",
-    a_member_of_the_isr_without_a_replica: "R4",
     a_proposal_without_the_leader: "R4",
+    a_proposal_of_a_broker_without_a_replica: "R4",
     a_leader_that_takes_anothers_records: "R2",
     a_leader_that_truncates: "R2",
     a_leader_that_looks_for_its_place: "R2",
@@ -311,6 +316,22 @@ def test_a_broken_invariant_stops_its_partition(
     assert not broken.partitions.without_room(), "no attempt is made to reopen it"
     append(other)
     assert len(read(other)) > 0 and other.high_watermark == 4
+
+
+def test_a_leader_takes_a_broker_without_a_replica_out_of_the_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator may have edited the assignment: the leader mends it."""
+    broken = Broken(monkeypatch)
+    broken.role(replicas=(1, 2), isr=(1, 3), leader_epoch=1, partition_epoch=1)
+    assert broken.partition.is_leader
+    proposal = broken.leader.propose_shrinkage(
+        broken.partition.high_watermark,
+        log_end_offset=3,
+        lag_time_max_ms=0,
+        broker_epoch_of=lambda broker: None,
+        now_ms=0,
+    )
+    assert proposal is not None and proposal.isr == (1,)
+    assert without(1, StateNode(1, 1, 1, (1, 4)), (1, 2)) is None, "no replica but this is in sync"
 
 
 def test_a_request_that_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from felice.metadata.image import PartitionImage
-from felice.metadata.layout import NO_LEADER, StateNode
+from felice.metadata.layout import StateNode
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.replication.leader import FollowerProgress, IsrProposal, Leader, SessionLiveness, without
 
@@ -216,7 +216,9 @@ def test_only_an_idle_member_at_the_watermark_begins_to_be_idle() -> None:
         (StateNode(2, 4, 9, (2, 3)), (), None),
         (StateNode(1, 4, 9, (1,)), (), None),
         (StateNode(1, 4, 9, (1,)), (3, 2), StateNode(3, 5, 9, (3,))),
-        (StateNode(1, 4, 9, (1, 7)), (), StateNode(NO_LEADER, 5, 9, (7,))),
+        # Broker 7 has no replica, so that broker 1 is the last in-sync one.
+        (StateNode(1, 4, 9, (1, 7)), (), None),
+        (StateNode(1, 4, 9, (1, 3, 7)), (), StateNode(3, 5, 9, (3,))),
     ],
 )
 def test_a_resignation(state: StateNode, fallbacks: tuple[int, ...], after: StateNode | None) -> None:

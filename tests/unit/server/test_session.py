@@ -572,3 +572,36 @@ def test_a_client_that_leaves_gives_its_turn_to_the_next() -> None:
         assert handled == ["stays"]
 
     run(scenario)
+
+
+def test_a_fault_of_a_handler_is_reported_also_after_its_connection_was_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async def handle(request: Any, context: RequestContext) -> Any:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                raise RuntimeError("a fault of ours")
+
+        peer = Peer(handle)
+        peer.feed(question(1))
+        peer.session.connection_lost(None)
+        await until(lambda: "a request failed" in caplog.messages)
+
+    run(scenario)
+
+
+def test_a_request_whose_work_was_cancelled_at_once_ends_its_connection_only() -> None:
+    async def scenario() -> None:
+        cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+
+        async def handle(request: Any, context: RequestContext) -> Any:
+            await cancelled
+
+        peer = Peer(handle)
+        peer.feed(question(1))
+        assert peer.transport.aborted
+
+    run(scenario)

@@ -364,8 +364,10 @@ class Delivery:
 
     def _advance(self, fetched: Fetched, offset: int) -> None:
         """K1: the position goes back only for a seek, which makes the piece stale first."""
+        if fetched.stale:
+            return
         partition = fetched.partition
-        if offset < (partition.position or 0) and not fetched.stale:
+        if offset < (partition.position or 0):
             position = partition.position
             # The application may continue it, after a seek if it likes.
             partition.pause()

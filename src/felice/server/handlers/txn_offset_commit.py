@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS
 from felice.coordinator.transaction.shard import Identity
-from felice.env.begun import Rest, begin
+from felice.env.begun import begin, ended
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -65,4 +65,4 @@ async def _commit_in_turn(
         refusal = refusals.get(TopicPartition(CONSUMER_OFFSETS, index), ErrorCode.NONE)
         answer = begin(context.services.coordinators.groups.commit_transactional(request, refusal))
     # The producer's next request is handled while these offsets are replicated.
-    return await answer if isinstance(answer, Rest) else answer
+    return await ended(answer)
