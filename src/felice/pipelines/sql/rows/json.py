@@ -1,17 +1,19 @@
 """JSON: rows as objects, or one column as its bare value. Lenient as ksqlDB, and fast.
 
 Keeps true:  both ways of reading give the same rows: the typed one (msgspec) of records with exact names and types, the
-             lenient one of all records. Without msgspec, the lenient way reads all. (There is one exception: if a
-             record has one name in several spellings, the two ways may read different values.)
+             lenient one of all records. Without msgspec, the lenient way reads all. So a record reads the same,
+             whatever was read before it.
 How:         A record that the typed way refuses is read leniently. If its names are spelled in another way than the
              typed decoder expects, the decoder is made again for that spelling, so that only the first record of such a
-             topic is read leniently.
+             topic is read leniently. Such a decoder takes no record that has one of these names in another spelling,
+             too: which of them counts is for the lenient way to say.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, cast
 
@@ -22,6 +24,8 @@ from felice.pipelines.sql.types import Array, Map, SqlType, Struct
 
 _MOST_SPELLINGS = 16
 """How often a decoder is made again for another spelling."""
+_ESCAPED_NAME = re.compile(rb'"[^"\\]*\\u[^"]*"\s*:')
+"""A name of a field with an escape, which may be a name of a column. A match may also be part of a text."""
 
 Read = Callable[[bytes], Any]
 Write = Callable[[Any], bytes]
@@ -190,12 +194,17 @@ class _TypedReader(Reader):
 
     def _spell(self, spelled: Struct) -> None:
         self._spelled = spelled
+        self._respelled = {
+            (_quoted(found), _quoted(name.upper())) for name, found in _respelled(self._type, spelled)
+        }
         self._decode, self._convert = self._typed.field_decoder(spelled)
 
     def read(self, data: bytes) -> Row | None:
         """The row; None for JSON's null."""
         try:
             row: Row = self._as_tuple(self._decode(data))
+            if self._respelled and self._may_be_spelled_twice(data):
+                return super().read(data)
             if self._unset in row:
                 row = self._without_absent(row, data)
             return row if self._convert is None else cast(Row, self._convert(row))
@@ -211,6 +220,8 @@ class _TypedReader(Reader):
         decode, as_tuple, unset, complete = self._decode, self._as_tuple, self._unset, self._without_absent
         try:
             rows = [as_tuple(decode(one)) for one in data]
+            if self._respelled and any(map(self._may_be_spelled_twice, cast(list[bytes], data))):
+                return super().read_all(data)
             for place, row in enumerate(rows):
                 if unset in row:
                     rows[place] = complete(row, cast(bytes, data[place]))
@@ -220,7 +231,7 @@ class _TypedReader(Reader):
 
     def _without_absent(self, row: Row, data: bytes) -> Row:
         """The row with nulls for absent fields. Raises `Absent` if the record may have one in another case."""
-        folded, made = data.upper() if data.isascii() else data.decode().upper().encode(), list(row)
+        folded, made = _in_capitals(data), list(row)
         for place, value in enumerate(row):
             if value is self._unset:
                 if self._names[place] in folded:
@@ -229,6 +240,14 @@ class _TypedReader(Reader):
         if b"\\u" in data:
             raise self._typed.Absent
         return tuple(made)
+
+    def _may_be_spelled_twice(self, data: bytes) -> bool:
+        """Whether a name that the decoder expects in another spelling may be in the record in a further one."""
+        folded = _in_capitals(data)
+        for found, capitals in self._respelled:
+            if data.count(found) != folded.count(capitals):
+                return True
+        return b"\\u" in data and _ESCAPED_NAME.search(data) is not None
 
     def _learn(self, data: bytes) -> Row | None:
         """Read leniently, and remember the names of fields."""
@@ -239,6 +258,26 @@ class _TypedReader(Reader):
                 self._spellings -= 1
                 self._spell(spelled)
         return cast(Row | None, self._coerce(value))
+
+
+def _in_capitals(data: bytes) -> bytes:
+    return data.upper() if data.isascii() else data.decode().upper().encode()
+
+
+def _quoted(name: str) -> bytes:
+    return f'"{name}"'.encode()
+
+
+def _respelled(type_: SqlType, spelled: SqlType) -> Iterator[tuple[str, str]]:
+    """The names of fields, with what they are in `spelled`, where that differs."""
+    match type_, spelled:
+        case Struct(fields), Struct(others):
+            for (name, one), (found, other) in zip(fields, others, strict=True):
+                if name != found:
+                    yield name, found
+                yield from _respelled(one, other)
+        case (Array(one), Array(other)) | (Map(_, one), Map(_, other)):
+            yield from _respelled(one, other)
 
 
 def _spelled(type_: SqlType, value: Any) -> Any:
@@ -257,5 +296,8 @@ def _spelled(type_: SqlType, value: Any) -> Any:
 
 
 def _spelled_field(name: str, type_: SqlType, value: dict[str, Any]) -> tuple[str, SqlType]:
-    found = name if name in value else CAPITALS.find(value, name)
+    found: str | None = name
+    # JSON may write a name that is no identifier with escapes, so that its spellings could not be counted.
+    if name not in value:
+        found = CAPITALS.find(value, name) if name.isidentifier() else None
     return (name, type_) if found is None else (found, _spelled(type_, value[found]))

@@ -214,6 +214,34 @@ def test_a_topic_with_other_names_is_read_leniently_once(monkeypatch: pytest.Mon
         assert format_.read(text) == (number, None, None)
 
 
+@pytest.mark.parametrize(
+    ("type_", "learned", "text", "value"),
+    [
+        (INTEGER, '{"b":1}', '{"B":2,"b":1}', 2),
+        (INTEGER, '{"b":1}', '{"b":1,"B":2}', 2),
+        (INTEGER, '{"b":1}', '{"b":1,"\\u0042":2}', 2),
+        (Struct((("X", INTEGER),)), '{"B":{"x":1}}', '{"B":{"x":1,"X":2}}', (2,)),
+        (Array(Struct((("X", INTEGER),))), '{"b":[{"x":1}]}', '{"b":[{"X":3,"x":1}]}', [(3,)]),
+        (
+            Map(STRING, Struct((("X", INTEGER),))),
+            '{"B":{"k":{"x":1}}}',
+            '{"B":{"k":{"x":1,"X":2}}}',
+            {"k": (2,)},
+        ),
+    ],
+)
+def test_a_record_reads_the_same_whatever_was_read_before(
+    type_: SqlType, learned: str, text: str, value: Any
+) -> None:
+    """Results depended on which process had read what: the decoder for `b` took it where a record has `B`, too."""
+    columns = (("B", type_),)
+    experienced = JsonFormat(columns)
+    experienced.read(learned.encode())
+    assert JsonFormat(columns).read(text.encode()) == (value,)
+    assert experienced.read(text.encode()) == (value,)
+    assert experienced.decode_all([learned.encode(), text.encode()])[1] == (value,)
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"1x", b"truex", b"\xff", b'{"ID":NaN}', b"[" * 100_000])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     for type_ in (JsonFormat, BareJsonFormat):
