@@ -148,8 +148,7 @@ class Compilation:
     def _side(self, number: int) -> tuple[Rowed, list[Field] | None]:
         """The rows of a source. Without a layout they are as its topic has them."""
         source = self._plan.sides[number].source
-        pseudo = any(one.kind in PSEUDO or one.kind == HEADERS for one in self._used[number])
-        layout = self._used[number] if self._plan.joins or (source.is_table and pseudo) else None
+        layout = _layout_of(self._plan, number, self._used[number])
         # A table without a layout keeps rows as they are.
         stream = self._source(source, number, reads_all=source.is_table and layout is None)
         if layout is not None:
@@ -270,7 +269,11 @@ class Compilation:
 
 
 def changed_state(before: QueryPlan, after: QueryPlan) -> str | None:
-    """What of a query's state another plan of it could not read; None if it can go on with the state."""
+    """What of a query another plan of it could not go on with, because of its state; None if it can.
+
+    A table deletes a row when it no longer fulfils a condition. Under another condition, rows of the result would never
+    be deleted, and aggregates would take out rows that they never had. So conditions of tables stay.
+    """
     one, other = before.grouping, after.grouping
     if (one is None) != (other is None):
         return "GROUP BY"
@@ -281,16 +284,32 @@ def changed_state(before: QueryPlan, after: QueryPlan) -> str | None:
             return "the aggregate functions"
         if one.window != other.window:
             return "the windows"
-        if (one.having is None) != (other.having is None):
+        if one.having != other.having:
             return "HAVING"
     if before.is_final != after.is_final:
         return "EMIT FINAL"
     if before.joins != after.joins:
         return "the joins"
-    # In a join, stores and repartitions have the columns that the query uses.
-    if before.joins and _used_fields(before) != _used_fields(after):
-        return "the columns that are read from the joined sources"
+    if before.sides[0].source.is_table and before.where != after.where:
+        return "WHERE of a table"
+    if _kept_columns(before) != _kept_columns(after):
+        return f"the columns that are read from the {'joined sources' if before.joins else 'table'}"
     return None
+
+
+def _layout_of(plan: QueryPlan, number: int, used: list[Field]) -> list[Field] | None:
+    """The columns of a side's rows between operators; None if its rows are as its topic has them."""
+    source = plan.sides[number].source
+    pseudo = any(one.kind in PSEUDO or one.kind == HEADERS for one in used)
+    return used if plan.joins or (source.is_table and pseudo) else None
+
+
+def _kept_columns(plan: QueryPlan) -> list[list[Field]]:
+    """The layouts of rows that are in stores or repartitions."""
+    if not plan.joins and plan.where is None and plan.grouping is None:
+        return []  # Nothing asks for the old rows of a table, so it has no store.
+    layouts = (_layout_of(plan, number, used) for number, used in enumerate(_used_fields(plan)))
+    return [layout for layout in layouts if layout is not None]
 
 
 def _used_fields(plan: QueryPlan) -> list[list[Field]]:

@@ -103,21 +103,21 @@ class Engine:
         if isinstance(given, SetProperty) and given.is_of_system:
             return Change(catalogue, f"System property {given.name} was set to '{given.value}'.")
         if change is not None and change.started is not None:
-            self._check(change, settings)
+            self._check(change, analyst)
         return change
 
     def ids(self, given: ControlQuery) -> list[str]:
         """The queries that PAUSE, RESUME or TERMINATE names."""
         return list(self.catalogue.queries) if given.query is None else [given.query]
 
-    def _check(self, change: Change, settings: Mapping[str, str]) -> None:
+    def _check(self, change: Change, analyst: Analyst) -> None:
         """Build the application, so that a statement whose query cannot run is refused and never kept."""
         assert change.started is not None
-        held = HeldQuery(change.started, "", {**self.settings, **settings}, change.catalogue.types)
+        held = HeldQuery(change.started, "", analyst.settings, change.catalogue.types)
         built = self.app(held)
         before = self.queries.get(change.started.id)
         what = None if before is None else changed_state(before.query.plan, change.started.plan)
-        if what is not None:
+        if what is not None and not analyst.is_replay:
             raise SqlError(
                 f"Cannot replace {change.started.sink.name}: {what} cannot change, because the query goes on with its "
                 "state; drop it and create it again"

@@ -237,6 +237,9 @@ SOURCES = (
 JOINED = "STREAM j AS SELECT s.k, s.a, t.x {0} FROM s LEFT JOIN t ON s.k = t.id"
 SUMS = "TABLE n AS SELECT k, SUM(a) AS total {0} FROM s {1} GROUP BY k"
 
+OF_TABLE = "TABLE r AS SELECT id, {0} FROM t"
+GROUPED = "TABLE n AS SELECT y, COUNT(*) AS n FROM t WHERE {0} GROUP BY y"
+
 
 @pytest.mark.parametrize(
     ("before", "after", "what"),
@@ -244,11 +247,42 @@ SUMS = "TABLE n AS SELECT k, SUM(a) AS total {0} FROM s {1} GROUP BY k"
         (SUMS.format("", ""), SUMS.format(", MAX(a) AS m", ""), "the aggregate functions"),
         (SUMS.format("", ""), SUMS.format("", "") + " HAVING SUM(a) > 1", "HAVING"),
         (SUMS.format("", ""), SUMS.format(", SUM(a) + 1 AS more", "WHERE b > 1"), None),
-        (SUMS.format("", "") + " HAVING SUM(a) > 1", SUMS.format("", "") + " HAVING SUM(a) > 2", None),
+        (SUMS.format("", "") + " HAVING SUM(a) > 1", SUMS.format("", "") + " HAVING SUM(a) > 2", "HAVING"),
+        (
+            SUMS.format("", "") + " HAVING SUM(a) > 1",
+            SUMS.format(", SUM(a) + 1 AS m", "") + " HAVING SUM(a) > 1",
+            None,
+        ),
         (JOINED.format(""), JOINED.format(", t.y"), "the columns that are read from the joined sources"),
         (JOINED.format(""), JOINED.format("").replace("LEFT ", ""), "the joins"),
         (JOINED.format(""), JOINED.format(", t.x + 1 AS more") + " WHERE s.a > 1", None),
         ("STREAM o AS SELECT k, a FROM s", "STREAM o AS SELECT k, a, b FROM s WHERE b > 1", None),
+        # A table with the time of its rows keeps only the columns that are used.
+        (
+            GROUPED.format("x > 0 AND ROWTIME > 0"),
+            GROUPED.format("y > 0 AND ROWTIME > 0"),
+            "WHERE of a table",
+        ),
+        (
+            OF_TABLE.format("x") + " WHERE ROWTIME > 0",
+            OF_TABLE.format("x") + " WHERE ROWTIME > 0 AND x > 0",
+            "WHERE of a table",
+        ),
+        (
+            OF_TABLE.format("x") + " WHERE ROWTIME > 0",
+            OF_TABLE.format("x, y") + " WHERE ROWTIME > 0",
+            "the columns that are read from the table",
+        ),
+        (OF_TABLE.format("x") + " WHERE x > 0", OF_TABLE.format("x, y") + " WHERE x > 0", None),
+        (OF_TABLE.format("x, ROWTIME AS moment"), OF_TABLE.format("x, ROWTIME AS moment, y"), None),
+        # Without WHERE before, the result has rows that it would not delete.
+        (OF_TABLE.format("x"), OF_TABLE.format("x") + " WHERE x > 1", "WHERE of a table"),
+        (OF_TABLE.format("x") + " WHERE x > 1", OF_TABLE.format("x"), "WHERE of a table"),
+        (
+            OF_TABLE.format("x") + " WHERE x > 1",
+            OF_TABLE.format("x") + " WHERE x > 1 AND y > 3",
+            "WHERE of a table",
+        ),
     ],
 )
 def test_a_replaced_query_must_be_able_to_read_its_state(before: str, after: str, what: str | None) -> None:
@@ -261,6 +295,16 @@ def test_a_replaced_query_must_be_able_to_read_its_state(before: str, after: str
         return
     with pytest.raises(SqlError, match=f"{what} cannot change"):
         world.run(f"CREATE OR REPLACE {after};")
+
+
+def test_a_replacement_that_an_older_server_accepted_is_done_again() -> None:
+    """Or a server that starts again would go back to the former version of the query."""
+    world = World()
+    for text in (*SOURCES, f"CREATE {OF_TABLE.format('x')};"):
+        world.run(text)
+    statement = f"CREATE OR REPLACE {OF_TABLE.format('x')} WHERE x > 1"
+    applied(world.engine, Command("table/`R`/create", 3, statement, {}, Facts({"t": 3, "R": 3})))
+    assert world.engine.queries["CTAS_R_2"].query.plan.where is not None
 
 
 def test_a_drop_that_an_older_server_accepted_is_done_again() -> None:
