@@ -15,7 +15,13 @@ from felice.pipelines.sql.analysis.declarations import (
     check_retention,
 )
 from felice.pipelines.sql.analysis.plan import Output, QueryPlan
-from felice.pipelines.sql.analysis.properties import DEFAULT_SETTINGS, FORMAT_OF, WithClause, with_wrapping
+from felice.pipelines.sql.analysis.properties import (
+    DEFAULT_SETTINGS,
+    FORMAT_OF,
+    TOPIC_PREFIX,
+    WithClause,
+    with_wrapping,
+)
 from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, VALUE, ColumnInfo, SourceInfo
 from felice.pipelines.sql.expressions.arithmetic import fitting
 from felice.pipelines.sql.rows import Columns, FormatDescription
@@ -50,7 +56,7 @@ def sink_of(
     first = plan.sides[0].source
     columns = columns_of(plan)
     values = tuple((one.name, one.type) for one in columns if one.role == VALUE)
-    topic = clause.get("KAFKA_TOPIC", settings.get("ksql.output.topic.name.prefix", "") + given.name)
+    topic = clause.get("KAFKA_TOPIC", settings.get(TOPIC_PREFIX, "") + given.name)
     partitions = around.partitions(topic, clause.get("PARTITIONS", first.partitions)) or first.partitions
     found = SourceInfo(
         kind,

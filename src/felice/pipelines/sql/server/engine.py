@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from felice.dataclass import dataclass
-from felice.pipelines.sql.analysis.declarations import Surroundings
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
 from felice.pipelines.sql.compile.functions import Tools
 from felice.pipelines.sql.compile.topology import Compilation, changed_state
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.server.commands import Command
-from felice.pipelines.sql.server.facts import Remembered
+from felice.pipelines.sql.server.facts import Noted, Remembered
 from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of, set_property
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
@@ -75,19 +74,18 @@ class Engine:
         """How many commands were applied; the number of the next one."""
 
     def analyst(
-        self, settings: Mapping[str, str], around: Surroundings, *, is_replay: bool = False
+        self, settings: Mapping[str, str], around: Noted | Remembered, *, is_replay: bool = False
     ) -> Analyst:
         """What a statement with these settings is analysed with."""
-        return Analyst(
-            self.functions, {**self.settings, **settings}, around, self._numbers_queries, is_replay
-        )
+        settings = {**around.settings(self.settings), **settings}
+        return Analyst(self.functions, settings, around, self._numbers_queries, is_replay)
 
     def change(
         self,
         given: Statement,
         text: str,
         settings: Mapping[str, str],
-        around: Surroundings,
+        around: Noted | Remembered,
         number: int | None = None,
     ) -> Change | None:
         """What a statement changes, which `apply` does; None for a statement of another kind. `number` is that of its

@@ -1,7 +1,7 @@
-"""What an analysis was told of the cluster and the registry, kept with its statement.
+"""What an analysis was told of the cluster, the registry and the server, kept with its statement.
 
-Keeps true: a statement that is applied again, after a restart or by another server, is told the same, also if topics
-            and schemas have changed since. So all servers come to the same catalogue.
+Keeps true: a statement that is applied again, after a restart or by another server, is told the same, also if topics,
+            schemas and the server's settings have changed since. So all servers come to the same catalogue.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.declarations import Surroundings
+from felice.pipelines.sql.analysis.properties import OF_CATALOGUE
 from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.syntax.cursor import Cursor
 from felice.pipelines.sql.syntax.types import type_at
@@ -24,6 +25,8 @@ class Facts:
 
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     schemas: Mapping[str, Columns | None] = field(default_factory=dict)
+    settings: Mapping[str, str] | None = None
+    """Those of the server that decide what a stream or table is; None: the statement was kept without them."""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -33,11 +36,12 @@ class Facts:
                 subject: None if columns is None else [[name, text_of(type_)] for name, type_ in columns]
                 for subject, columns in self.schemas.items()
             },
-        }
+        } | ({} if self.settings is None else {"settings": dict(self.settings)})
 
     @staticmethod
     def of(document: Mapping[str, Any]) -> Facts:
         """From JSON. Raises `SqlError`, KeyError, TypeError or ValueError for what `document` does not make."""
+        settings = document.get("settings")  # Older servers kept none.
         return Facts(
             dict(document["partitions"]),
             {
@@ -46,6 +50,7 @@ class Facts:
                 else tuple((str(name), resolved(type_at(Cursor(text)), {})) for name, text in columns)
                 for subject, columns in document["schemas"].items()
             },
+            None if settings is None else {str(name): str(value) for name, value in settings.items()},
         )
 
 
@@ -56,11 +61,17 @@ class Noted:
         self._asked = asked
         self._partitions: dict[str, int | None] = {}
         self._schemas: dict[str, Columns | None] = {}
+        self._settings: dict[str, str] | None = None
 
     @property
     def facts(self) -> Facts:
         """What was told until now."""
-        return Facts(dict(self._partitions), dict(self._schemas))
+        return Facts(dict(self._partitions), dict(self._schemas), self._settings)
+
+    def settings(self, of_server: Mapping[str, str]) -> Mapping[str, str]:
+        """Those of the server."""
+        self._settings = {name: of_server[name] for name in OF_CATALOGUE if name in of_server}
+        return of_server
 
     def partitions(self, topic: str, wanted: int | None) -> int | None:
         """Those of the topic."""
@@ -80,6 +91,13 @@ class Remembered:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+
+    def settings(self, of_server: Mapping[str, str]) -> Mapping[str, str]:
+        """Those of the server, as they were where they decide what a stream or table is."""
+        if self._facts.settings is None:
+            return of_server
+        others = {name: value for name, value in of_server.items() if name not in OF_CATALOGUE}
+        return {**others, **self._facts.settings}
 
     def partitions(self, topic: str, wanted: int | None) -> int | None:
         """Those of the topic."""

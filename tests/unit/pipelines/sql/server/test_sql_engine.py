@@ -7,7 +7,7 @@ import json
 import pytest
 
 from felice.client.group.election import Assignment
-from felice.pipelines.sql.analysis.properties import FORMAT_OF, START, WRAPPING
+from felice.pipelines.sql.analysis.properties import FORMAT_OF, OF_CATALOGUE, START, TOPIC_PREFIX, WRAPPING
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.rows import FormatDescription
 from felice.pipelines.sql.rows.registry import MemoryRegistry
@@ -79,6 +79,53 @@ def test_replay_makes_the_same_catalogue_though_the_world_has_changed() -> None:
     assert other.queries["CTAS_T_3"].settings["auto.offset.reset"] == "earliest"
     assert other.commands == len(world.records)
     assert other.app(other.queries["CTAS_T_3"]).topology.describe()
+
+
+CHANGED = {
+    FORMAT_OF["KEY"]: "JSON",
+    FORMAT_OF["VALUE"]: "DELIMITED",
+    WRAPPING: "false",
+    TOPIC_PREFIX: "new_",
+}
+STATEMENTS = (
+    "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s');",
+    "CREATE STREAM one AS SELECT k, v FROM s PARTITION BY k;",
+    "CREATE TABLE n AS SELECT v, COUNT(*) AS n FROM s GROUP BY v;",
+)
+
+
+def test_replay_makes_the_same_catalogue_though_the_settings_of_the_server_have_changed() -> None:
+    """A restart had turned streams from JSON into DELIMITED, and renamed topics."""
+    world = World()
+    world.engine.settings |= {FORMAT_OF["VALUE"]: "JSON", "ksql.functions.collect_set.limit": "7"}
+    for text in STATEMENTS:
+        world.run(text)
+    other = Engine(built_in(), {"auto.offset.reset": "earliest", **CHANGED}, MemoryRegistry())
+    for record in world.records:
+        applied(other, Command.decode(*record))
+    assert other.catalogue == world.engine.catalogue
+    assert other.catalogue.sources["ONE"].topic == "ONE"
+    assert other.catalogue.sources["S"].value_format.name == "JSON"
+    # Those of a query's operation are today's.
+    assert other.queries["CTAS_N_2"].settings["auto.offset.reset"] == "earliest"
+    assert "ksql.functions.collect_set.limit" not in other.queries["CTAS_N_2"].settings
+
+
+def test_a_setting_of_a_statement_counts_more_than_that_of_the_server_then() -> None:
+    world = World()
+    world.engine.settings[FORMAT_OF["VALUE"]] = "DELIMITED"
+    world.run(STATEMENTS[0], **{FORMAT_OF["VALUE"]: "JSON"})
+    other = world.new_engine()
+    applied(other, Command.decode(*world.records[0]))
+    assert other.catalogue.sources["S"].value_format.name == "JSON"
+
+
+def test_a_command_of_an_older_server_is_read_with_the_settings_of_today() -> None:
+    facts = Facts.of({"partitions": {"s": 3}, "schemas": {}})
+    assert facts.settings is None
+    engine = Engine(built_in(), CHANGED, MemoryRegistry())
+    applied(engine, Command("stream/`S`/create", 0, STATEMENTS[0], {}, facts))
+    assert engine.catalogue.sources["S"].value_format.name == "DELIMITED"
 
 
 def test_pause_resume_and_terminate() -> None:
@@ -176,8 +223,9 @@ def test_records_that_are_no_commands(key: bytes | None, value: bytes | None, re
 
 def test_facts_are_kept_as_json() -> None:
     columns = (("A", Struct((("x y", INTEGER), ("B", Decimal(4, 2))))), ("C", STRING))
-    facts = Facts({"s": 3, "none": None}, {"s-value:": columns, "s-key:7": None})
-    assert Facts.of(json.loads(json.dumps(facts.document()))) == facts
+    for settings in (None, {}, {WRAPPING: "false"}):
+        facts = Facts({"s": 3, "none": None}, {"s-value:": columns, "s-key:7": None}, settings)
+        assert Facts.of(json.loads(json.dumps(facts.document()))) == facts
 
 
 def test_a_schema_that_was_not_asked_for_is_not_guessed() -> None:
@@ -226,7 +274,7 @@ def test_a_server_gives_its_role_to_a_newer_one_with_its_address(caplog: pytest.
 
 def test_each_setting_that_a_statement_looks_at_may_be_set() -> None:
     """`ksql.persistence.wrap.single.values` was looked at, and refused."""
-    for name in (*FORMAT_OF.values(), WRAPPING, START):
+    for name in (*OF_CATALOGUE, START):
         assert is_known(name), name
 
 
