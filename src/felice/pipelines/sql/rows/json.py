@@ -197,13 +197,18 @@ class _TypedReader(Reader):
         self._respelled = {
             (_quoted(found), _quoted(name.upper())) for name, found in _respelled(self._type, spelled)
         }
-        self._decode, self._convert = self._typed.field_decoder(spelled)
+        self._decode_strictly(bool(self._respelled))
+
+    def _decode_strictly(self, is_strict: bool) -> None:
+        # In a record without further fields no name can be in two spellings, so that none must be counted.
+        self._is_strict, self._counts_names = is_strict, bool(self._respelled) and not is_strict
+        self._decode, self._convert = self._typed.field_decoder(self._spelled, is_strict=is_strict)
 
     def read(self, data: bytes) -> Row | None:
         """The row; None for JSON's null."""
         try:
             row: Row = self._as_tuple(self._decode(data))
-            if self._respelled and self._may_be_spelled_twice(data):
+            if self._counts_names and self._may_be_spelled_twice(data):
                 return super().read(data)
             if self._unset in row:
                 row = self._without_absent(row, data)
@@ -211,6 +216,9 @@ class _TypedReader(Reader):
         except self._typed.Absent:
             return self._learn(data)
         except ValueError:
+            if self._is_strict:
+                self._decode_strictly(False)
+                return self.read(data)
             return super().read(data)
 
     def read_all(self, data: list[bytes | None]) -> list[Row | None]:
@@ -220,7 +228,7 @@ class _TypedReader(Reader):
         decode, as_tuple, unset, complete = self._decode, self._as_tuple, self._unset, self._without_absent
         try:
             rows = [as_tuple(decode(one)) for one in data]
-            if self._respelled and any(map(self._may_be_spelled_twice, cast(list[bytes], data))):
+            if self._counts_names and any(map(self._may_be_spelled_twice, cast(list[bytes], data))):
                 return super().read_all(data)
             for place, row in enumerate(rows):
                 if unset in row:

@@ -67,36 +67,37 @@ def decoder(type_: SqlType) -> Callable[[bytes], Any]:
     return decode if convert is None else lambda data: convert(decode(data))
 
 
-def field_decoder(type_: Struct) -> tuple[Callable[[bytes], Any], Convert | None]:
+def field_decoder(type_: Struct, *, is_strict: bool = False) -> tuple[Callable[[bytes], Any], Convert | None]:
     """The decoder of the fields of an object, and what makes the tuple of values of them; None if they are it.
+    If it `is_strict`, it refuses objects that have a further field.
 
     The first makes an instance of a class, of which `as_tuple` makes the tuple of fields. In it a field that is absent
     is `UNSET`; the second must not get it.
     """
-    return msgspec.json.Decoder(_fields(type_)).decode, _converted(type_)
+    return msgspec.json.Decoder(_fields(type_, is_strict)).decode, _converted(type_)
 
 
-def _annotation(type_: SqlType) -> Any:
+def _annotation(type_: SqlType, is_strict: bool = False) -> Any:
     match type_:
         case Array(element):
-            return list[_annotation(element)] | None  # type: ignore[misc]
+            return list[_annotation(element, is_strict)] | None  # type: ignore[misc]
         case Map(_, member):
-            return dict[str, _annotation(member)] | None  # type: ignore[misc]
+            return dict[str, _annotation(member, is_strict)] | None  # type: ignore[misc]
         case Struct():
-            return _fields(type_) | None
+            return _fields(type_, is_strict) | None
         case Decimal():
             return decimal.Decimal | None
         case _:
             return _SCALARS[type_] | None
 
 
-def _fields(type_: Struct) -> Any:
+def _fields(type_: Struct, is_strict: bool) -> Any:
     names = {f"f{number}": name for number, (name, _) in enumerate(type_.fields)}
     slots = [
-        (slot, _annotation(one) | UnsetType, UNSET)
+        (slot, _annotation(one, is_strict) | UnsetType, UNSET)
         for slot, (_, one) in zip(names, type_.fields, strict=True)
     ]
-    return msgspec.defstruct("Fields", slots, rename=names, gc=False)
+    return msgspec.defstruct("Fields", slots, rename=names, gc=False, forbid_unknown_fields=is_strict)
 
 
 def _read(type_: SqlType) -> Convert | None:
