@@ -18,7 +18,7 @@ from felice.pipelines.sql.offline.files import outcome_of_files
 from felice.pipelines.sql.rows.registry import MemoryRegistry
 from felice.pipelines.sql.server.cluster import KnownTopics
 from felice.pipelines.sql.server.commands import Command
-from felice.pipelines.sql.server.engine import Engine
+from felice.pipelines.sql.server.engine import Engine, Read
 from felice.pipelines.sql.server.facts import Noted
 from felice.pipelines.sql.settings import KNOWN, TUNING
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -169,7 +169,8 @@ def test_the_page_shows_the_ids_and_the_plan_of_the_server() -> None:
             noted = Noted(topics)
             change = engine.change(written.statement, written.text, {}, noted)
             assert change is not None
-            engine.apply(Command("stream/`X`/create", engine.commands, written.text, {}, noted.facts), change)
+            command = Command("stream/`X`/create", engine.commands, written.text, {}, noted.facts)
+            engine.apply(command, Read(written.statement, written.text, change))
             yield change.message
 
     messages = [*run(BLOCKS["tables"])]
