@@ -43,7 +43,7 @@ from felice.pipelines.sql.compile.selection import Selection, with_time
 from felice.pipelines.sql.expressions.code import Report, no_report
 from felice.pipelines.sql.functions.table import Settings
 from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
-from felice.pipelines.sql.rows import row_format, tuples
+from felice.pipelines.sql.rows import features_of, row_format, tuples
 from felice.pipelines.sql.rows.columns import RowFormat
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.rows.schema_format import SchemaFormat
@@ -305,11 +305,19 @@ def _layout_of(plan: QueryPlan, number: int, used: list[Field]) -> list[Field] |
 
 
 def _kept_columns(plan: QueryPlan) -> list[list[Field]]:
-    """The layouts of rows that are in stores or repartitions."""
+    """The columns of the rows in stores and repartitions, where each row must have all of them."""
     if not plan.joins and plan.where is None and plan.grouping is None:
         return []  # Nothing asks for the old rows of a table, so it has no store.
-    layouts = (_layout_of(plan, number, used) for number, used in enumerate(_used_fields(plan)))
-    return [layout for layout in layouts if layout is not None]
+    kept = []
+    for number, used in enumerate(_used_fields(plan)):
+        source = plan.sides[number].source
+        layout = _layout_of(plan, number, used)
+        if layout is not None:
+            kept.append(layout)
+        elif source.is_table and not features_of(source.value_format).wraps:
+            # Without names, its format cannot read a row from before a column was added.
+            kept.append([one for one in fields_of(number, source) if one.kind == VALUE_COLUMN])
+    return kept
 
 
 def _used_fields(plan: QueryPlan) -> list[list[Field]]:

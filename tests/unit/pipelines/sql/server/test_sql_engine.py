@@ -345,6 +345,22 @@ def test_a_replaced_query_must_be_able_to_read_its_state(before: str, after: str
         world.run(f"CREATE OR REPLACE {after};")
 
 
+@pytest.mark.parametrize(("format_", "is_refused"), [("DELIMITED", True), ("JSON", False)])
+def test_a_replaced_query_must_be_able_to_read_the_rows_of_its_table(format_: str, is_refused: bool) -> None:
+    """A row of DELIMITED that was kept before the table got a column cannot be read with it."""
+    world = World()
+    table = f"TABLE t (k STRING PRIMARY KEY, x INT {{}}) WITH (kafka_topic='t', value_format='{format_}', partitions=3)"
+    query = "TABLE r AS SELECT k, x {} FROM t WHERE x > 0"
+    world.run(f"CREATE {table.format('')};")
+    world.run(f"CREATE {query.format('')};")
+    world.run(f"CREATE OR REPLACE {table.format(', y INT')};")
+    if not is_refused:
+        world.run(f"CREATE OR REPLACE {query.format(', y')};")
+        return
+    with pytest.raises(SqlError, match="the columns that are read from the table cannot change"):
+        world.run(f"CREATE OR REPLACE {query.format(', y')};")
+
+
 def test_a_replacement_that_an_older_server_accepted_is_done_again() -> None:
     """Or a server that starts again would go back to the former version of the query."""
     world = World()
