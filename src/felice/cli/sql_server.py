@@ -190,14 +190,14 @@ def _settings(given: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
     """The settings of statements, and the options of the Connect worker."""
     from felice.pipelines.sql.programs import SETTINGS
     from felice.pipelines.sql.server.connect_worker import PREFIX
-    from felice.pipelines.sql.settings import KNOWN, TUNING, check_value, is_known
+    from felice.pipelines.sql.settings import KNOWN, TUNING, check_value, is_known, short_name
 
     found, options = dict(SETTINGS), dict[str, str]()
     for one in given:
         name, sign, value = one.partition("=")
         if not sign:
             raise Fault(f"--property is {one!r}; it must be NAME=VALUE")
-        name = name.removeprefix("ksql.streams.")
+        name = short_name(name)
         if name.startswith(PREFIX):
             options[name] = value
             continue

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from felice.pipelines.sql.analysis.properties import FORMAT_OF, START, STARTS, WRAPPING
+from felice.pipelines.sql.functions.collecting import LIST_LIMIT, SET_LIMIT
 from felice.pipelines.sql.processing_log import TOPIC_SETTING
 
 SCAN_ENABLED = "ksql.query.pull.table.scan.enabled"
@@ -22,8 +24,8 @@ KNOWN = {
     "ksql.output.topic.name.prefix": "what names of made topics begin with",
     FAIL_ON_BAD_RECORD: "whether a record that is not in its topic's format stops the query",
     THROW_ON_INVALID_TIME: "whether a record without a valid time stops the query",
-    "ksql.functions.collect_list.limit": "the most elements of COLLECT_LIST",
-    "ksql.functions.collect_set.limit": "the most elements of COLLECT_SET",
+    LIST_LIMIT: "the most elements of COLLECT_LIST",
+    SET_LIMIT: "the most elements of COLLECT_SET",
     SCAN_ENABLED: "whether SELECT without EMIT may look at each row of a table",
 }
 """Settings, with what they do."""
@@ -45,22 +47,42 @@ def is_on(settings: Mapping[str, str], name: str) -> bool:
     return settings.get(name, "").lower() == "true"
 
 
-def is_known(name: str) -> bool:
-    """Whether a setting may be set; names of Kafka Streams may begin with `ksql.streams.`."""
+COMPILED = (START, TOPIC_SETTING, FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME, LIST_LIMIT, SET_LIMIT)
+"""Settings that a query which runs depends on. The others matter when a statement is analysed, or to SELECT."""
+
+
+def short_name(name: str) -> str:
+    """The name by which a setting is kept and looked up: those of Kafka Streams may begin with `ksql.streams.`."""
     short = name.removeprefix("ksql.streams.")
+    return short if short == START or short in TUNING else name
+
+
+def with_short_names(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings by the names by which they are looked up."""
+    return {short_name(name): value for name, value in settings.items()}
+
+
+def is_known(name: str) -> bool:
+    """Whether a setting may be set."""
+    short = short_name(name)
     return short in KNOWN or short in TUNING
 
 
-_NUMBERS = ("ksql.functions.collect_list.limit", "ksql.functions.collect_set.limit")
-_MOST_DIGITS = 20
+_NUMBERS = (LIST_LIMIT, SET_LIMIT)
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 _FLAGS = (SCAN_ENABLED, WRAPPING, FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME)
 
 
 def check_value(name: str, value: str) -> None:
     """Raise ValueError for a value that a setting cannot have."""
-    if name.removeprefix("ksql.streams.") == START and value not in STARTS:
+    if short_name(name) == START and value not in STARTS:
         raise ValueError(f"{name} is {value!r}; it must be {' or '.join(STARTS)}")
-    if name in _NUMBERS and not (value.lstrip("-").isdecimal() and len(value) <= _MOST_DIGITS):
+    if name in _NUMBERS and not _NUMBER.fullmatch(value):
         raise ValueError(f"{name} is {value!r}; it must be a whole number")
+    if name == TOPIC_SETTING and not _TOPIC.fullmatch(value):
+        raise ValueError(
+            f"{name} is {value!r}; it must be the name of a topic: up to 249 letters, digits and . _ -"
+        )
     if name in _FLAGS and value.lower() not in ("true", "false"):
         raise ValueError(f"{name} is {value!r}; it must be true or false")

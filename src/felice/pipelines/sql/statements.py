@@ -14,6 +14,7 @@ from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.analysis.sinks import changed_columns, check_insert, sink_of, with_decimals
 from felice.pipelines.sql.catalogue import Catalogue, ColumnInfo, QueryInfo, SourceInfo
 from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.settings import short_name
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import (
     AlterSource,
@@ -65,7 +66,7 @@ class Change:
 
 def set_property(given: SetProperty, settings: MutableMapping[str, str], defaults: Mapping[str, str]) -> None:
     """Apply SET or UNSET. Raises `SqlError`."""
-    name = given.name.removeprefix("ksql.streams.") if given.name.endswith(START) else given.name
+    name = short_name(given.name)
     if given.value is None:
         settings.pop(name, None)
         settings.update({one: value for one, value in defaults.items() if one == name})

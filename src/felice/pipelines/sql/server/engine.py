@@ -14,9 +14,11 @@ from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
 from felice.pipelines.sql.compile.functions import Tools
 from felice.pipelines.sql.compile.topology import Compilation, changed_state
 from felice.pipelines.sql.functions.table import FunctionTable
+from felice.pipelines.sql.processing_log import TOPIC_SETTING
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.server.commands import Command
 from felice.pipelines.sql.server.facts import Noted, Remembered
+from felice.pipelines.sql.settings import COMPILED, short_name
 from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, change_of, set_property
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
@@ -52,6 +54,18 @@ TERMINATE_CLUSTER = "cluster/TerminateCluster/terminate"
 DELETED_TOPICS = "deleteTopicList"
 
 
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """An application, and what it was built of."""
+
+    query: PersistentQuery
+    settings: Mapping[str, str]
+    app: App
+
+    def is_of(self, held: HeldQuery) -> bool:
+        return self.query is held.query and self.settings == _compiled(held.settings)
+
+
 class Engine:
     """See the module. `settings` are those of the server, under those of a statement; ALTER SYSTEM changes them."""
 
@@ -67,7 +81,11 @@ class Engine:
         self._numbers_queries = numbers_queries
         self.catalogue = Catalogue()
         self.queries: dict[str, HeldQuery] = {}
-        self._apps: dict[str, tuple[PersistentQuery, App]] = {}
+        self._apps: dict[str, _Built] = {}
+        self._prepared: dict[str, _Built] = {}
+        """What statements that were analysed since then would run, by the ids of queries."""
+        self.faults: Mapping[str, str] = {}
+        """Why queries could not be built, by their ids, when they last had to run."""
         self.deleted_topics: Sequence[str] | None = None
         """The topics to delete when the cluster was terminated; None before."""
         self.commands = 0
@@ -99,6 +117,11 @@ class Engine:
             ids = self.ids(given)
             return Change(catalogue, f"{done} {', '.join(ids) or 'no query'}")
         if isinstance(given, SetProperty) and given.is_of_system:
+            altered = self._altered(given)
+            self._prepared |= {id: self._build(held) for id, held in altered.items()}
+            if number is None:
+                for held in altered.values():
+                    _check_log(held)
             return Change(catalogue, f"System property {given.name} was set to '{given.value}'.")
         if change is not None and change.started is not None:
             self._check(change, analyst)
@@ -112,7 +135,9 @@ class Engine:
         """Build the application, so that a statement whose query cannot run is refused and never kept."""
         assert change.started is not None
         held = HeldQuery(change.started, "", analyst.settings, change.catalogue.types)
-        built = self.app(held)
+        built = self._build(held)
+        if not analyst.is_replay:
+            _check_log(held)
         before = self.queries.get(change.started.id)
         what = None if before is None else changed_state(before.query.plan, change.started.plan)
         if what is not None and not analyst.is_replay:
@@ -120,7 +145,7 @@ class Engine:
                 f"Cannot replace {change.started.sink.name}: {what} cannot change, because the query goes on with its "
                 "state; drop it and create it again"
             )
-        self._apps[change.started.id] = change.started, built
+        self._prepared[change.started.id] = built
 
     def read(self, command: Command) -> Read:
         """What a command does, which `apply` makes so; until then nothing changes. It may run in a thread, since it may
@@ -154,6 +179,7 @@ class Engine:
             self._alter(given)
         for id in change.stopped:
             self.queries.pop(id, None)
+            self._prepared.pop(id, None)
         if change.started is not None:
             self.queries[change.started.id] = HeldQuery(
                 change.started,
@@ -173,26 +199,40 @@ class Engine:
         """
         set_property(given, self.settings, {})
         for id, held in self.queries.items():
-            changed = dict(held.settings)
-            set_property(given, changed, {})
-            changed = {**changed, **{name: held.settings[name] for name in held.own_settings}}
-            if changed != held.settings:
-                self.queries[id] = replace(held, settings=changed)
-                self._apps.pop(id, None)
+            self.queries[id] = _with(held, given)
+
+    def _altered(self, given: SetProperty) -> dict[str, HeldQuery]:
+        """The queries, as they are after ALTER SYSTEM, that have to be built again then."""
+        changed = {id: (held, _with(held, given)) for id, held in self.queries.items()}
+        return {
+            id: after
+            for id, (before, after) in changed.items()
+            if _compiled(before.settings) != _compiled(after.settings)
+        }
+
+    def _build(self, held: HeldQuery) -> _Built:
+        return _Built(held.query, _compiled(held.settings), self.app(held))
 
     def app(self, held: HeldQuery) -> App:
         """The application of a query."""
         return Compilation(held.query.id, held.query.plan, self.tools(held.settings)).into(held.query.sink)
 
     def running_apps(self) -> dict[str, App]:
-        """The applications of all queries that are not paused, by id. Each is compiled once."""
-        made = {}
-        for id, held in self.queries.items():
-            known = self._apps.get(id)
-            app = known[1] if known is not None and known[0] is held.query else self.app(held)
-            made[id] = held.query, app
-        self._apps = made
-        return {id: app for id, (_, app) in made.items() if not self.queries[id].is_paused}
+        """The applications of all queries that are not paused, by id. Each is compiled once. Those that cannot be
+        built are missing, and `faults` says why.
+        """
+        made, faults = dict[str, _Built](), dict[str, str]()
+        queries = dict(self.queries)
+        for id, held in queries.items():
+            known = (one.get(id) for one in (self._apps, self._prepared))
+            try:
+                made[id] = next(
+                    (one for one in known if one is not None and one.is_of(held)), None
+                ) or self._build(held)
+            except Exception as error:  # Whatever it is, the other queries run.
+                faults[id] = str(error) or type(error).__name__
+        self._apps, self._prepared, self.faults = made, {}, faults
+        return {id: one.app for id, one in made.items() if not queries[id].is_paused}
 
     def retention_ms(self, source: SourceInfo) -> int | None:
         """How long the windows of a table stay, by event time; None for a table without windows, and for one that
@@ -212,3 +252,29 @@ class Engine:
     def is_queryable(self, source: SourceInfo) -> bool:
         """Whether the server keeps the rows of a table, for SELECT without EMIT."""
         return source.is_table and (source.query is not None or source.is_read_only)
+
+
+def _compiled(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Those settings that an application is built with."""
+    return {name: settings[name] for name in COMPILED if name in settings}
+
+
+def _with(held: HeldQuery, given: SetProperty) -> HeldQuery:
+    """A query after ALTER SYSTEM: what its statement had set stays."""
+    if short_name(given.name) in held.own_settings:
+        return held
+    changed = dict(held.settings)
+    set_property(given, changed, {})
+    return replace(held, settings=changed)
+
+
+def _check_log(held: HeldQuery) -> None:
+    """Raise `SqlError` if the processing log would go to a topic of the query: its entries are none of its rows."""
+    topic = held.settings.get(TOPIC_SETTING)
+    if topic is not None and topic in {
+        held.query.sink.topic,
+        *(one.source.topic for one in held.query.plan.sides),
+    }:
+        raise SqlError(
+            f"{TOPIC_SETTING} is {topic!r}, which {held.query.id} reads or writes; it must be another topic"
+        )

@@ -149,7 +149,7 @@ def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
             raise _bad(f"{name} has a value for {key!r} that is neither a text nor a number")
         if value is not None:
             text = json.dumps(value) if isinstance(value, bool) else str(value)
-            texts[key.removeprefix("ksql.streams.")] = text
+            texts[key] = text
     return texts
 
 

@@ -22,7 +22,7 @@ from felice.pipelines.sql.server.failures import StatementFailed
 from felice.pipelines.sql.server.lookup import TableLookup
 from felice.pipelines.sql.server.rows import PushRows, Row, StreamRows
 from felice.pipelines.sql.server.service import check_settings, parsed
-from felice.pipelines.sql.settings import SCAN_ENABLED
+from felice.pipelines.sql.settings import SCAN_ENABLED, with_short_names
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import Define, PrintTopic, Query, SetProperty
 from felice.pipelines.sql.types import text_of
@@ -107,7 +107,7 @@ class Selects:
         """Begin the query of a text with one SELECT or PRINT. Raises `StatementFailed`."""
         self._service.check_lives()
         check_settings(settings)
-        own, given = dict(settings), None
+        own, given = with_short_names(settings), None
         for written in await asyncio.to_thread(parsed, text, dict(variables)):
             match written.statement:
                 case SetProperty(is_of_system=False) as setting:

@@ -47,7 +47,7 @@ from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFai
 from felice.pipelines.sql.server.files import file_name
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, PersistentQueries, QueryState
 from felice.pipelines.sql.server.tables import Follower
-from felice.pipelines.sql.settings import KNOWN, check_value, is_known
+from felice.pipelines.sql.settings import KNOWN, check_value, is_known, with_short_names
 from felice.pipelines.sql.statements import Change, set_property
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import Written, statements_of
@@ -264,7 +264,11 @@ class SqlService:
     async def _run_queries(self) -> None:
         if not self.leads:
             return
+        before = self.engine.faults
         apps = await asyncio.to_thread(self.engine.running_apps)
+        for id, reason in self.engine.faults.items():
+            if before.get(id) != reason:
+                _log.error("a persistent query cannot be built", extra={"query": id, "reason": reason})
         if not self.leads:
             return  # Another server took over meanwhile.
         keeps_all = self._has_skipped and not self.is_terminated
@@ -303,7 +307,7 @@ class SqlService:
         """Run statements, one after the other, and return their answers. Raises `StatementFailed`."""
         self.check_lives()
         check_settings(settings)
-        own, known = dict(settings), dict(variables)
+        own, known = with_short_names(settings), dict(variables)
         done = list[Entity]()
         for written in await asyncio.to_thread(parsed, text, known):
             text = masked(written.statement, written.text) + ";"
@@ -545,6 +549,8 @@ class SqlService:
         held = self.engine.queries.get(id)
         if held is not None and held.is_paused:
             return QueryState(PAUSED)
+        if (reason := self.engine.faults.get(id)) is not None and self.leads:
+            return QueryState(ERROR, reason)
         known = self._queries.states().get(id)
         if known is None and not self.leads:
             return QueryState(ERROR, "no server runs the queries at present")

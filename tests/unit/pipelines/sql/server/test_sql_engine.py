@@ -177,7 +177,7 @@ def test_what_was_analysed_and_built_is_used_when_the_command_comes_back() -> No
     change = world.engine.change(written.statement, written.text, {}, noted)
     assert change is not None
     assert change.started is not None
-    built = world.engine._apps[change.started.id][1]
+    built = world.engine._prepared[change.started.id].app
     command = Command("stream/`R`/create", world.engine.commands, written.text, {}, noted.facts)
     world.engine.apply(command, Read(written.statement, written.text, change))
     assert world.engine.queries[change.started.id].query is change.started

@@ -13,6 +13,8 @@ import pytest
 from felice.client.compacted.records import CompactedRecord
 from felice.client.error import KafkaError, KafkaException
 from felice.pipelines.sql.functions import built_in
+from felice.pipelines.sql.functions.collecting import LIST_LIMIT
+from felice.pipelines.sql.processing_log import TOPIC_SETTING
 from felice.pipelines.sql.programs import NeededTopic
 from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry
 from felice.pipelines.sql.server import service as service_module
@@ -22,11 +24,14 @@ from felice.pipelines.sql.server.engine import Read
 from felice.pipelines.sql.server.facts import Facts
 from felice.pipelines.sql.server.failures import StatementFailed
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, QueryState
+from felice.pipelines.sql.server.selects import Select, Selects
 from felice.pipelines.sql.server.service import Deployment, SqlService
+from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.streams.app import App
 
 STREAM = "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON')"
 COPY = "CREATE STREAM copy AS SELECT * FROM s"
+LISTS = "CREATE TABLE lists AS SELECT k, COLLECT_LIST(v) AS vs FROM s GROUP BY k"
 AVRO = "CREATE STREAM a WITH (kafka_topic='a', value_format='AVRO')"
 
 
@@ -55,7 +60,7 @@ def after(directory: Path, *statements: str) -> tuple[SqlService, Wanted]:
         service = SqlService(Deployment("a", client, built_in(), {}, None, directory), wanted)
         service._is_read = service.leads = True
         for number, statement in enumerate(statements):
-            command = Command("x", number, statement, {}, Facts({"s": 1, "COPY": 1, "t": 1}, {}))
+            command = Command("x", number, statement, {}, Facts({"s": 1, "COPY": 1, "LISTS": 1, "t": 1}, {}))
             await service._on_record(CompactedRecord(*command.encode(), number, 0, []))
         for follower in service.followers.values():
             await follower.stop()
@@ -346,15 +351,92 @@ def test_a_setting_of_the_system(tmp_path: Path) -> None:
             assert one.engine.settings[limit] == "7"
         after = service.engine.running_apps()
         assert after["CSAS_COPY_1"] is not before["CSAS_COPY_1"]
+        await service.execute("ALTER SYSTEM 'ksql.output.topic.name.prefix'='x-';", {}, {})
+        assert service.engine.running_apps()["CSAS_COPY_1"] is after["CSAS_COPY_1"]
         assert after["CSAS_OWN_2"] is before["CSAS_OWN_2"]
         for name, value, reason in (
             ("ksql.connect.url", "x", "only the start of the server decides"),
             ("nothing", "x", "the server has no setting nothing"),
             (limit, "x", "must be a whole number"),
+            (limit, "--5", "must be a whole number"),
+            (limit, "5-", "must be a whole number"),
+            (limit, "\u0663", "must be a whole number"),
+            (TOPIC_SETTING, "", "must be the name of a topic"),
+            (TOPIC_SETTING, "a b", "must be the name of a topic"),
+            (TOPIC_SETTING, "..", "must be the name of a topic"),
+            (TOPIC_SETTING, "s", "CSAS_COPY_1 reads or writes; it must be another topic"),
+            (TOPIC_SETTING, "OWN", "CSAS_OWN_2 reads or writes; it must be another topic"),
             ("auto.offset.reset", "x", "must be"),
         ):
             with pytest.raises(StatementFailed, match=reason):
                 await service.execute(f"ALTER SYSTEM '{name}'='{value}';", {}, {})
+
+    asyncio.run(run())
+
+
+def test_a_setting_with_which_a_query_cannot_be_built_is_refused_before_it_is_kept(tmp_path: Path) -> None:
+    """It ended the reading of commands, on each server and after each start."""
+
+    async def run() -> None:
+        log = Log()
+        service = leader(tmp_path, Brokers(s=1), log)
+        await service.execute(f"{STREAM}; {LISTS};", {}, {})
+        count = len(log.records)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(StatementFailed, match="whole number"):
+            patch.setattr(service_module, "check_settings", lambda settings: None)
+            await service.execute(f"ALTER SYSTEM '{LIST_LIMIT}'='--5';", {}, {})
+        assert len(log.records) == count
+        with pytest.raises(StatementFailed, match="CTAS_OWN_2 reads or writes"):
+            await service.execute(
+                "CREATE TABLE own AS SELECT k, COUNT(*) FROM s GROUP BY k;", {TOPIC_SETTING: "s"}, {}
+            )
+
+    asyncio.run(run())
+
+
+def test_a_kept_setting_with_which_a_query_cannot_be_built_is_skipped(tmp_path: Path) -> None:
+    """An older server kept it."""
+    service, wanted = after(tmp_path, STREAM, LISTS, f"ALTER SYSTEM '{LIST_LIMIT}'='--5'", COPY)
+    assert list(wanted.apps) == ["CTAS_LISTS_1", "CSAS_COPY_3"]
+    assert service._has_skipped
+
+
+def test_a_query_that_cannot_be_built_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    service, wanted = after(tmp_path, STREAM, COPY, LISTS)
+    broken = replace(service.engine.queries["CTAS_LISTS_2"], settings={LIST_LIMIT: "--5"})
+    service.engine.queries["CTAS_LISTS_2"] = broken
+    for _ in range(2):
+        asyncio.run(service._run_queries())
+    assert list(wanted.apps) == ["CSAS_COPY_1"]
+    assert wanted.known == {"CSAS_COPY_1", "CTAS_LISTS_2"}  # Its state is kept.
+    state = service.state("CTAS_LISTS_2")
+    assert (state.name, "expected a whole number" in str(state.reason)) == (ERROR, True)
+    assert [record.getMessage() for record in caplog.records].count("a persistent query cannot be built") == 1
+
+
+def test_names_of_kafka_streams_may_have_their_prefix(tmp_path: Path) -> None:
+    """The names that begin so were accepted, and nothing looked at them."""
+
+    async def run() -> None:
+        service = leader(tmp_path, Brokers(s=1), Log())
+        prefixed = "ksql.streams.auto.offset.reset"
+        await service.execute(f"{STREAM}; {COPY};", {prefixed: "latest"}, {})
+        assert service.engine.queries["CSAS_COPY_1"].settings["auto.offset.reset"] == "latest"
+        seen = list[Mapping[str, str]]()
+        selects = Selects(service)
+
+        async def made(query: object, settings: Mapping[str, str]) -> Select:
+            seen.append(settings)
+            raise SqlError("seen")
+
+        selects._made = made  # type: ignore[method-assign]
+        with pytest.raises(StatementFailed, match="seen"):
+            await selects.begin("SELECT * FROM s EMIT CHANGES;", {prefixed: "earliest"}, {})
+        assert seen[0]["auto.offset.reset"] == "earliest"
+        with pytest.raises(StatementFailed, match="no setting"):
+            await service.execute("SHOW STREAMS;", {f"ksql.streams.{LIST_LIMIT}": "3"}, {})
 
     asyncio.run(run())
 
