@@ -50,8 +50,10 @@ class Read:
 
 
 TERMINATE_CLUSTER = "cluster/TerminateCluster/terminate"
-"""The id of the command that ends everything. Its settings have the topics that are deleted then."""
+"""The id of the command that ends everything. Its settings have the topics that are deleted then, and
+their subjects."""
 DELETED_TOPICS = "deleteTopicList"
+DELETED_SUBJECTS = "deletedSubjects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Engine:
         """Why queries could not be built, by their ids, when they last had to run."""
         self.deleted_topics: Sequence[str] | None = None
         """The topics to delete when the cluster was terminated; None before."""
+        self.deleted_subjects: Sequence[str] = ()
         self.commands = 0
         """How many commands were applied; the number of the next one."""
 
@@ -175,6 +178,8 @@ class Engine:
         if given is None:
             self.queries.clear()
             self.deleted_topics = json.loads(command.settings[DELETED_TOPICS])
+            # Older servers deleted them before.
+            self.deleted_subjects = json.loads(command.settings.get(DELETED_SUBJECTS, "[]"))
         if isinstance(given, SetProperty):
             self._alter(given)
         for id in change.stopped:

@@ -67,6 +67,10 @@ class SparkQueries:
         self._wanted: dict[str, _Wanted] = {}
         self._known: frozenset[str] | None = None
         self._hosted: frozenset[str] = frozenset()
+        self._wish = 0
+        """Counts what was wanted."""
+        self._done = -1
+        """The last wish that a turn has seen to."""
         self._host: Host | None = None
         self._host_reason: str | None = None
         """Why the host cannot start."""
@@ -95,6 +99,7 @@ class SparkQueries:
             for id in self._wanted.keys() - apps.keys():
                 del self._wanted[id]
             self._known = known
+            self._wish += 1
         self._changed.set()
 
     def states(self) -> Mapping[str, QueryState]:
@@ -108,16 +113,20 @@ class SparkQueries:
             for id, (reason, one) in wanted.items()
         }
 
-    def running(self) -> frozenset[str]:
-        """The applications that the host has."""
-        return self._hosted
+    def running(self) -> frozenset[str] | None:
+        """The applications that the host runs; None until it has what was last wanted."""
+        with self._lock:
+            return self._hosted if self._done == self._wish else None
 
     # The thread
 
     def _run(self) -> None:
         while not self._ends.is_set():
             try:
-                self._turn()
+                with self._lock:
+                    wish = self._wish
+                if self._turn():
+                    self._done = wish
             except Exception:
                 _log.exception("the persistent queries cannot be followed")
                 self._ends.wait(1.0)
@@ -125,21 +134,22 @@ class SparkQueries:
             self._changed.clear()
         self._stop_host()
 
-    def _turn(self) -> None:
+    def _turn(self) -> bool:
+        """Make the host have what is wanted. Returns whether that could be done."""
         with self._lock:
             wanted, known = dict(self._wanted), self._known
         if known is None and not wanted:
             self._stop_host()
-            return
+            return True
         if self._host is None and not wanted and not self._checkpoint.is_dir():
-            return  # Nothing to run, and nothing to forget: Spark need not start.
+            return True  # Nothing to run, and nothing to forget: Spark need not start.
         host = self._started_host()
         if host is None:
-            return
+            return False
         found = host.states()
         if host.failure is not None:
-            return  # It is no failure of the queries.
-        gone = self._forget(host, found, wanted, known)
+            return False  # It is no failure of the queries.
+        self._forget(host, found, wanted, known)
         for id, one in wanted.items():
             state = found.get(id)
             one.behind = None if state is None else state.behind
@@ -154,7 +164,8 @@ class SparkQueries:
             elif one.failures and time.monotonic() - one.tried_at > _FINE_AFTER_S:
                 self._note(one, None, failures=0)
         started = {id for id, one in wanted.items() if one.is_put}
-        self._hosted = frozenset((found.keys() - gone) | started)
+        self._hosted = frozenset((found.keys() & wanted.keys()) | started)
+        return True
 
     def _forget(
         self,
@@ -162,17 +173,13 @@ class SparkQueries:
         found: Mapping[str, HostedState],
         wanted: Mapping[str, _Wanted],
         known: frozenset[str] | None,
-    ) -> set[str]:
-        """Pause and drop what is no longer wanted. Returns what was dropped."""
-        gone = set()
+    ) -> None:
+        """Pause and drop what is no longer wanted."""
         for id, state in found.items():
             if known is not None and id not in known:
                 host.drop(id)
-                gone.add(id)
             elif id not in wanted and state.state.value == "running":
                 host.pause(id)
-        self._hosted = frozenset(found.keys() - gone)
-        return gone
 
     def _put(self, host: Host, id: str, one: _Wanted) -> None:
         if time.monotonic() - one.tried_at < one.pause_s:

@@ -35,5 +35,7 @@ class PersistentQueries(Protocol):
     def states(self) -> Mapping[str, QueryState]:
         """The state of each application that is wanted."""
 
-    def running(self) -> frozenset[str]:
-        """The applications that have not ended, also those that are no longer wanted."""
+    def running(self) -> frozenset[str] | None:
+        """The applications that have not ended. None until what was last wanted was seen to: then all others have
+        ended, and the state of those that are not known is gone.
+        """

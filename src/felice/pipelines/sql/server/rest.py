@@ -201,6 +201,8 @@ async def _terminate(server: Server, request: Request) -> Response:
     unknown = body.keys() - {"deleteTopicList", "streamsProperties"}
     if unknown:
         raise _bad(f"the body has the unknown member {sorted(unknown)[0]!r}")
+    if body.get("streamsProperties"):
+        raise _bad("streamsProperties have no effect on the end of a cluster; leave them out")
     topics = body.get("deleteTopicList") or []
     if not isinstance(topics, list) or not all(isinstance(one, str) for one in topics):
         raise _bad("deleteTopicList must be a list of names and patterns of topics")

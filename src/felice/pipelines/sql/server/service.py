@@ -24,7 +24,7 @@ from typing import Any
 
 from felice.client.compacted.records import CompactedRecord
 from felice.client.compacted.topic import CompactedTopic
-from felice.client.error import KafkaError, KafkaException
+from felice.client.error import KafkaError, KafkaException, failure
 from felice.dataclass import dataclass
 from felice.pipelines.errors import OutsideError
 from felice.pipelines.java.regex import LinearPattern, linear
@@ -41,7 +41,13 @@ from felice.pipelines.sql.server.cluster import Cluster, KnownTopics
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.connect_worker import PREFIX, WorkerAddress
 from felice.pipelines.sql.server.connectors import Connectors, masked
-from felice.pipelines.sql.server.engine import DELETED_TOPICS, TERMINATE_CLUSTER, Engine, Read
+from felice.pipelines.sql.server.engine import (
+    DELETED_SUBJECTS,
+    DELETED_TOPICS,
+    TERMINATE_CLUSTER,
+    Engine,
+    Read,
+)
 from felice.pipelines.sql.server.facts import Facts, Noted
 from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
 from felice.pipelines.sql.server.files import file_name
@@ -72,6 +78,7 @@ from felice.pipelines.streams.task import TopicRecord
 _log = logging.getLogger("felice.sql")
 
 WRITE_S = 30.0
+ENDING_S = 30.0
 _ENDING_POLL_S = 0.05
 _HEALTH_S = 2.0
 """After so long brokers count as not answering."""
@@ -110,6 +117,16 @@ class Deployment:
         return f"_confluent-ksql-{self.service_id}_command_topic"
 
 
+@dataclass(slots=True)
+class _Pending:
+    """A command that is written, as its record and as what it does."""
+
+    record: tuple[bytes, bytes]
+    read: Read
+    refused: SqlError | None = None
+    """Why it could not be applied."""
+
+
 class SqlService:
     """The server without its HTTP."""
 
@@ -134,10 +151,12 @@ class SqlService:
             keep=False,
             replication_factor=deployment.replication_factor,
         )
-        self._refused: dict[int, SqlError] = {}
-        """Commands that this server wrote and then could not apply, by their numbers."""
-        self._written: dict[int, Read] = {}
-        """What the command that this server has just written does, by its number: it is not analysed again."""
+        self._pending: _Pending | None = None
+        """The command that this server writes, until it is read."""
+        self._may_be_behind = False
+        """Whether a command that this server wrote may come back later: its write has failed, or it was not read in
+        time.
+        """
         self.statuses: dict[str, str] = {}
         """What the last commands did, by their ids; the last one of an id counts."""
         self._identity: str | None = None
@@ -200,8 +219,7 @@ class SqlService:
         """Take the command topic over from other servers, and run the queries. Raises `KafkaException`."""
         async with self._one_at_a_time:
             if not self.is_terminated:
-                await self._topic.take_over(WRITE_S)
-                await self._topic.wait_end(WRITE_S)
+                await self._read_all()
             self.leads = True
             await self._run_queries()
             if self.is_terminated:
@@ -230,16 +248,24 @@ class SqlService:
             self._has_skipped = True
             _log.error("skipped a damaged command", extra={"offset": record.offset, "reason": str(error)})
             return
+        pending = self._pending
+        if pending is not None and pending.record == (record.key, record.value):
+            self._pending = None
+        else:
+            pending = None
         try:
-            read = await self._read(command)
+            if pending is not None and command.number == self.engine.commands:
+                read = pending.read  # It is not analysed again: the catalogue is as it was.
+            else:
+                read = await asyncio.to_thread(self.engine.read, command)
             self.engine.apply(command, read)
             self._note_status(command.id, read.change.message)
         except Exception as error:  # Whatever a record has: the commands behind it are read.
             self.engine.skip(command)
             reason = str(error) or type(error).__name__
             self._has_skipped = True
-            if self.leads:
-                self._refused[command.number] = error if isinstance(error, SqlError) else SqlError(reason)
+            if pending is not None:
+                pending.refused = error if isinstance(error, SqlError) else SqlError(reason)
             _log.error(
                 "skipped a command that cannot be applied",
                 extra={"offset": record.offset, "command": command.id, "reason": reason},
@@ -250,10 +276,6 @@ class SqlService:
             self._follow_tables()
             if self.is_terminated:
                 self.on_terminated()
-
-    async def _read(self, command: Command) -> Read:
-        known = self._written.pop(command.number, None)
-        return known if known is not None else await asyncio.to_thread(self.engine.read, command)
 
     def _note_status(self, id: str, message: str) -> None:
         self.statuses.pop(id, None)
@@ -403,7 +425,16 @@ class SqlService:
                 raise StatementFailed(
                     reason, text + ";", code=NOT_READY, status=HTTPStatus.SERVICE_UNAVAILABLE
                 )
+            if self._may_be_behind:
+                # Otherwise two commands could have the same number.
+                await self._read_all()
+                self._may_be_behind = False
             yield
+
+    async def _read_all(self) -> None:
+        """Read all commands that were written, also those whose writers do not know whether they are."""
+        await self._topic.take_over(WRITE_S)
+        await self._topic.wait_end(WRITE_S)
 
     async def _accept(
         self, given: Statement, text: str, settings: Mapping[str, str]
@@ -448,12 +479,14 @@ class SqlService:
 
     async def _write(self, command: Command, read: Read) -> None:
         """Keep a command, and wait until it is applied. Raises `SqlError` and `KafkaException`."""
-        self._written = {command.number: read}
-        offset = await self._topic.write([command.encode()])
+        record = command.encode()
+        pending = self._pending = _Pending(record, read)
+        self._may_be_behind = True
+        offset = await self._topic.write([record])
         await self._topic.wait_read(offset, WRITE_S)
-        refused = self._refused.pop(command.number, None)
-        if refused is not None:
-            raise refused
+        self._may_be_behind = False
+        if pending.refused is not None:
+            raise pending.refused
 
     def _subjects(self, topic: str | None) -> list[str]:
         """The subjects of a topic's schemas in the registry."""
@@ -508,11 +541,10 @@ class SqlService:
             async with self._leading(text):
                 made = {one.topic for one in engine.catalogue.sources.values() if one.query is not None}
                 topics = sorted(topic for topic in made if any(one.first(topic) for one in compiled))
-                settings = {DELETED_TOPICS: json_text(topics)}
-                command = Command(TERMINATE_CLUSTER, engine.commands, text, settings, Facts())
                 subjects = [subject for topic in topics for subject in self._subjects(topic)]
+                settings = {DELETED_TOPICS: json_text(topics), DELETED_SUBJECTS: json_text(subjects)}
+                command = Command(TERMINATE_CLUSTER, engine.commands, text, settings, Facts())
                 await self._write(command, engine.read(command))
-                await self._forget(subjects)
         async with self._one_at_a_time:
             await self._clean_up()
         message = "The cluster was terminated."
@@ -532,15 +564,26 @@ class SqlService:
             return
         for topic in self.engine.deleted_topics or ():
             await self.cluster.delete(topic)
+        await self._forget(self.engine.deleted_subjects)
         await self._topic.stop()
         await self.cluster.delete(self.deployment.topic)
 
     async def _queries_end(self, ids: Sequence[str] | None) -> None:
-        """Wait until these queries have ended, or all: none writes to a topic that is being deleted."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WRITE_S):
-                while not (running := self._queries.running()).isdisjoint(running if ids is None else ids):
+        """Wait until these queries have ended, or all: none writes to a topic that is being deleted. Raises
+        `KafkaException` if they go on.
+        """
+
+        def is_over() -> bool:
+            running = self._queries.running()
+            return running is not None and running.isdisjoint(running if ids is None else ids)
+
+        try:
+            async with asyncio.timeout(ENDING_S):
+                while ids != () and not is_over():
                     await asyncio.sleep(_ENDING_POLL_S)
+        except TimeoutError:
+            reason = f"the queries have not ended within {ENDING_S:.0f} s, so no topic was deleted"
+            raise failure(KafkaError._TIMED_OUT, reason, retriable=True) from None
 
     # Queries
 

@@ -110,7 +110,29 @@ def test_queries_are_put_paused_resumed_and_dropped(queries: Queries) -> None:
     queries.want({"B": both["B"]}, frozenset({"B"}))
     settled(queries, "put A", "put B", "pause B", "put B", "drop A")
     assert queries.states() == {"B": QueryState(RUNNING)}
-    assert queries.running() == {"B"}
+    wait_until(lambda: queries.running() == {"B"})
+
+
+def test_what_runs_is_unknown_until_the_host_has_what_is_wanted(tmp_path: Path) -> None:
+    """After a start in the middle of a terminate the topics were deleted before the state of the queries."""
+    queries = Queries(tmp_path)
+    queries.host.apps = apps("A", "B")
+    queries.want({}, frozenset())
+    assert queries.running() is None
+    queries._started_host = lambda: None  # type: ignore[method-assign]
+    assert not queries._turn()
+    del queries._started_host  # type: ignore[method-assign]
+    queries.start()
+    wait_until(lambda: queries.running() == frozenset())
+    assert queries.host.told == ["drop A", "drop B"]
+    queries.stop()
+
+
+def test_a_query_that_was_paused_since_it_may_be_known_has_ended(queries: Queries) -> None:
+    queries.want(apps("A"), frozenset("A"))
+    wait_until(lambda: queries.running() == {"A"})
+    queries.want({}, None)
+    wait_until(lambda: queries.running() == frozenset())
 
 
 def test_another_application_of_the_same_name_replaces(queries: Queries) -> None:

@@ -32,6 +32,7 @@ from felice.pipelines.streams.app import App
 STREAM = "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON')"
 COPY = "CREATE STREAM copy AS SELECT * FROM s"
 LISTS = "CREATE TABLE lists AS SELECT k, COLLECT_LIST(v) AS vs FROM s GROUP BY k"
+COPY_AVRO = "copy WITH (value_format='AVRO')"
 AVRO = "CREATE STREAM a WITH (kafka_topic='a', value_format='AVRO')"
 
 
@@ -47,8 +48,10 @@ class Wanted:
     def states(self) -> Mapping[str, QueryState]:
         return {}
 
-    def running(self) -> frozenset[str]:
-        return frozenset()
+    has_ended = True
+
+    def running(self) -> frozenset[str] | None:
+        return frozenset() if self.has_ended else None
 
 
 def after(directory: Path, *statements: str) -> tuple[SqlService, Wanted]:
@@ -186,25 +189,36 @@ class Log:
         self.fails = False
         self.service: SqlService
         self.is_stopped = False
+        self.is_late = False
+        """Whether records are read only when someone waits for the end."""
+        self.unread = 0
 
     async def write(self, records: Sequence[tuple[bytes, bytes]]) -> int:
         if self.fails:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "killed"))
         for record in records:
             self.records.append(record)
-            await self.read(len(self.records) - 1)
+        if not self.is_late:
+            await self.read_all()
         return len(self.records) - 1
+
+    async def read_all(self) -> None:
+        while self.unread < len(self.records):
+            self.unread += 1
+            await self.read(self.unread - 1)
 
     async def read(self, offset: int) -> None:
         await self.service._on_record(CompactedRecord(*self.records[offset], offset, 0, []))
 
     async def wait_read(self, offset: int, timeout_s: float) -> None:
-        pass
+        if self.is_late:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not read in time"))
 
     async def take_over(self, timeout_s: float) -> None:
         assert not self.is_stopped
 
     async def wait_end(self, timeout_s: float) -> int:
+        await self.read_all()
         return len(self.records)
 
     async def stop(self) -> None:
@@ -279,6 +293,43 @@ def test_a_query_that_reads_what_it_writes_is_warned_of(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_command_that_is_read_late_is_not_taken_for_the_next_one(tmp_path: Path) -> None:
+    """Both had the same number, so the statement of one was applied under the record of the other."""
+
+    async def run() -> None:
+        log = Log()
+        service = leader(tmp_path, Brokers(a=1, b=1), log)
+        first, second = (
+            f"CREATE STREAM {name} (v INT) WITH (kafka_topic='{name}', value_format='JSON');" for name in "ab"
+        )
+        log.is_late = True
+        with pytest.raises(StatementFailed, match="not read in time"):
+            await service.execute(first, {}, {})
+        log.is_late = False
+        (found,) = await service.execute(second, {}, {})
+        assert found["commandSequenceNumber"] == 1
+        other = leader(tmp_path, Brokers(), log)
+        for offset in range(len(log.records)):
+            await log.read(offset)
+        assert list(service.engine.catalogue.sources) == list(other.engine.catalogue.sources) == ["A", "B"]
+
+    asyncio.run(run())
+
+
+def test_only_a_command_itself_is_applied_as_what_was_written(tmp_path: Path) -> None:
+    """A record of another server may have its number."""
+
+    async def run() -> None:
+        log = Log()
+        service = leader(tmp_path, Brokers(s=1), log)
+        foreign = Command("x", 0, STREAM.replace("STREAM s", "STREAM foreign"), {}, Facts({"s": 1}, {}))
+        log.records.append(foreign.encode())
+        await service.execute(f"{STREAM};", {}, {})
+        assert list(service.engine.catalogue.sources) == ["FOREIGN", "S"]
+
+    asyncio.run(run())
+
+
 def test_a_cluster_is_terminated(tmp_path: Path) -> None:
     async def run() -> None:
         brokers, log, registry = Brokers(s=1), Log(), MemoryRegistry()
@@ -325,6 +376,38 @@ def test_a_kill_while_a_cluster_is_terminated(tmp_path: Path) -> None:
             await again.lead()
             assert brokers.deleted == deleted
             assert (again.is_terminated, told) == (True, [True])
+
+    asyncio.run(run())
+
+
+def test_the_topics_of_a_cluster_stay_until_its_queries_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their state goes first, also after a start: when the topic of the commands is gone, nothing names it."""
+    monkeypatch.setattr(service_module, "ENDING_S", 0.01)
+
+    async def run() -> None:
+        brokers, log, registry = Brokers(s=1), Log(), MemoryRegistry()
+        registry.register("COPY-value", "AVRO", '"int"')
+        service = leader(tmp_path, brokers, log, registry)
+        await service.execute(f"{STREAM}; {COPY.replace('copy', COPY_AVRO)};", {}, {})
+        assert isinstance(service._queries, Wanted)
+        service._queries.has_ended = False
+        with pytest.raises(KafkaException, match="the queries have not ended"):
+            await service.terminate(["COPY"])
+        assert registry.latest("COPY-value")
+        again = leader(tmp_path, brokers, log, registry)
+        assert isinstance(again._queries, Wanted)
+        again._queries.has_ended = False
+        for offset in range(len(log.records)):
+            await log.read(offset)
+        with pytest.raises(KafkaException, match="the queries have not ended"):
+            await again.lead()
+        assert brokers.deleted == []
+        again._queries.has_ended = True
+        await again.lead()
+        assert brokers.deleted == ["COPY", COMMANDS]
+        assert registry.latest("COPY-value") is None
 
     asyncio.run(run())
 

@@ -1,0 +1,39 @@
+"""Bodies of requests that the SQL server's REST refuses, or looks at before it answers. No broker runs here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from felice.pipelines.sql.server import rest
+from felice.web.errors import HttpError
+
+
+def request(body: Mapping[str, Any]) -> Request:
+    """A POST with this body, as JSON."""
+    text = json.dumps(body).encode()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": text, "more_body": False}
+
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, receive)
+
+
+def server(**service: Any) -> Any:
+    """The leader, with these members of its service."""
+    at_leader = rest.AtLeader(SimpleNamespace(), lambda: None)  # type: ignore[arg-type]
+    return rest.Server(SimpleNamespace(**service), SimpleNamespace(), at_leader, asyncio.Semaphore(1))  # type: ignore[arg-type]
+
+
+def test_the_end_of_a_cluster_has_no_settings() -> None:
+    """They were accepted, and nothing looked at them."""
+    body = request({"deleteTopicList": [], "streamsProperties": {"auto.offset.reset": "earliest"}})
+    with pytest.raises(HttpError, match="no effect"):
+        asyncio.run(rest._terminate(server(), body))
