@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from felice.cli.faults import Fault
+from felice.cli.faults import Fault, describe_kafka
 from felice.cli.options import (
     client_config,
     connection_options,
@@ -217,7 +218,7 @@ def _settings(given: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
 def _worker(file: Path | None, more: Mapping[str, str]) -> tuple[WorkerAddress, dict[str, str]]:
     """The Connect worker of a file and of further options, and those options that everyone may see."""
     from felice.client.error import KafkaException
-    from felice.pipelines.sql.server.connect_worker import TLS, URL, WorkerAddress
+    from felice.pipelines.sql.server.connect_worker import TLS, URL, WorkerAddress, shown_options
 
     options = {**({} if file is None else read_properties(file)), **more}
     of_tls = {
@@ -226,11 +227,12 @@ def _worker(file: Path | None, more: Mapping[str, str]) -> tuple[WorkerAddress, 
     where = "--property" if file is None else f"{file}"
     try:
         worker = WorkerAddress.of(options, tls_of_clients(of_tls) if of_tls else None)
-    except (ValueError, KafkaException) as error:
+    except KafkaException as error:
+        told = re.sub(r"(?<![\w./-])ssl\.", TLS, describe_kafka(error))  # The names as the user wrote them.
+        raise Fault(f"{where}: {told}") from None
+    except ValueError as error:
         raise Fault(f"{where}: {error}") from None
-    return worker, {
-        name: value for name, value in ({URL: worker.url} | options).items() if "password" not in name
-    }
+    return worker, shown_options({URL: worker.url} | options)
 
 
 def _registry(url: str | None) -> Registry | None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from felice.cli import sql as commands
 from felice.cli.faults import Fault
-from felice.cli.sql_server import _settings
+from felice.cli.sql_server import _settings, _worker
 
 STREAM = "CREATE STREAM S (K INT KEY, V INT) WITH (kafka_topic='s', value_format='JSON');"
 COPY = f"{STREAM} CREATE STREAM T AS SELECT * FROM S;"
@@ -239,3 +239,18 @@ def test_cases_of_a_file(tmp_path: Path) -> None:
 def test_an_unknown_setting_of_the_server_is_hinted_at() -> None:
     with pytest.raises(Fault, match=r"no setting auto\.offset\.rest; did you mean auto\.offset\.reset\?"):
         _settings(("auto.offset.rest=earliest",))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"nope": "x"}, '"ksql.connect.ssl.nope" is not supported'),
+        ({"ca.location": "/etc/ssl.none"}, "ksql.connect.ssl.ca.location: /etc/ssl.none cannot be read"),
+    ],
+)
+def test_a_wrong_option_of_the_connect_worker_is_told_by_its_name(options: dict[str, str], told: str) -> None:
+    """It was the text of an object, and had the name of another option."""
+    with pytest.raises(Fault) as fault:
+        _worker(None, {f"ksql.connect.ssl.{name}": value for name, value in options.items()})
+    assert told in fault.value.message
+    assert "KafkaError" not in fault.value.message

@@ -31,6 +31,8 @@ DEFAULT_URL = "http://localhost:8083"
 DEFAULT_TIMEOUT_S = 5.0
 _LONGEST_TIMEOUT_MS = 3_600_000
 _OPTIONS = (URL, TIMEOUT_MS, SOURCE, FILE, RELOAD)
+_SHOWN = ("location", "type", "algorithm", "protocol", "protocols", "suites")
+"""How the names of those options of TLS end that hold no secret."""
 MAX_ANSWER_BYTES = 16 << 20
 _LARGE_BYTES = 1 << 16
 """A longer answer is parsed in a thread."""
@@ -93,6 +95,15 @@ class WorkerAddress:
         if not read.get("username") or "password" not in read:
             raise ValueError(f"{FILE}: {self.user_file} must have username and password")
         return read["username"], read["password"]
+
+
+def shown_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Those options that everyone may see. The others may be passwords and keys, or hold them."""
+    return {
+        name: value
+        for name, value in options.items()
+        if name in _OPTIONS or (name.startswith(TLS) and name.rpartition(".")[2] in _SHOWN)
+    }
 
 
 def _url(text: str) -> str:

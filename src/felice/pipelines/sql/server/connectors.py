@@ -6,6 +6,7 @@ They are no commands: the worker keeps its connectors, and another server asks t
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -18,6 +19,7 @@ from felice.pipelines.sql.server import entities
 from felice.pipelines.sql.server.answers import Answer
 from felice.pipelines.sql.server.connect_worker import ConnectWorker, WorkerAddress, WorkerFailed
 from felice.pipelines.sql.server.failures import Entity, StatementFailed
+from felice.pipelines.sql.syntax.errors import SqlError, SqlSyntaxError
 from felice.pipelines.sql.syntax.tree import CreateConnector, Describe, Drop, Literal, Show, Statement
 from felice.pipelines.sql.syntax.writer import name_text, string_text
 
@@ -25,6 +27,10 @@ _CLASS = "connector.class"
 _KINDS = {"CONNECTORS": None, "SOURCE CONNECTORS": "source", "SINK CONNECTORS": "sink"}
 _RUNNING = "RUNNING"
 MASK = "[string]"
+_ABOUT_CONNECTORS = re.compile(r"\bCONNECTOR\b", re.IGNORECASE)
+"""Each connector has the option connector.class, so a text in which a key word is wrong is found as well."""
+_VALUES = re.compile(r"['\"(].*", re.DOTALL)
+"""All of the text from there on: in a text that is wrong, quotes need not be in pairs."""
 
 
 class Connectors:
@@ -205,6 +211,18 @@ def _state(status: Mapping[str, Any]) -> str | None:
     running = sum(isinstance(one, dict) and one.get("state") == _RUNNING for one in tasks)
     summary = "WARNING" if tasks and not running else _RUNNING
     return f"{summary} ({running}/{len(tasks)} tasks RUNNING)"
+
+
+def unparsed(text: str) -> str:
+    """A text that may be no statement, as errors show it: if it is about connectors, up to its first value."""
+    return text if _ABOUT_CONNECTORS.search(text) is None else _VALUES.sub(f"'{MASK}'", text)
+
+
+def refusal(error: SqlError, text: str) -> SqlError:
+    """The error of a text that is no statement, without parts of a text about connectors."""
+    if isinstance(error, SqlSyntaxError) and unparsed(text) != text:
+        return error.without_text()
+    return error
 
 
 def masked(given: Statement, text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from felice.client.error import KafkaException
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.web.errors import Errors, HttpError
 
@@ -49,6 +50,11 @@ class StatementFailed(Exception):
             "statementText": self.statement,
             "entities": self.done,
         }
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says to a client."""
+    return error.error.str() if isinstance(error, KafkaException) else str(error)
 
 
 class SqlErrors(Errors):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from felice.client.error import KafkaException
 from felice.pipelines.sql.server.cluster import Cluster, is_record, record_of
-from felice.pipelines.sql.server.failures import StatementFailed
+from felice.pipelines.sql.server.failures import StatementFailed, reason_of
 from felice.pipelines.sql.server.rows import MOST_AT_ONCE, POLL_S
 from felice.pipelines.sql.syntax.tree import PrintTopic
 
@@ -94,7 +94,7 @@ class Printed:
                         lines += self._lines(record.key, record.value, record.timestamp, one.partition())
                     yield lines
         except KafkaException as error:
-            raise StatementFailed(str(error), f"PRINT {topic};") from None
+            raise StatementFailed(reason_of(error), f"PRINT {topic};") from None
 
     def _lines(
         self, key: bytes | None, value: bytes | None, timestamp: int, partition: int | None

@@ -27,7 +27,15 @@ from felice.pipelines.prometheus import CONTENT_TYPE
 from felice.pipelines.sql.catalogue import SourceInfo, near
 from felice.pipelines.sql.inserts import Inserted
 from felice.pipelines.sql.rows.plain import json_text, value_of
-from felice.pipelines.sql.server.failures import BAD_REQUEST, NOT_FOUND, NOT_READY, Entity, StatementFailed
+from felice.pipelines.sql.server.connectors import unparsed
+from felice.pipelines.sql.server.failures import (
+    BAD_REQUEST,
+    NOT_FOUND,
+    NOT_READY,
+    Entity,
+    StatementFailed,
+    reason_of,
+)
 from felice.pipelines.sql.server.metrics import Figures, page
 from felice.pipelines.sql.server.printing import Printed
 from felice.pipelines.sql.server.rows import Row
@@ -84,6 +92,8 @@ class Asked:
     text: str
     settings: Mapping[str, str]
     variables: Mapping[str, str]
+    number: int | None
+    """That of a command which must be applied before the statements run."""
 
 
 def routes(service: SqlService, at_leader: AtLeader) -> list[Route]:
@@ -113,7 +123,10 @@ async def _asked(request: Request, text: str, settings: str) -> Asked:
     found = body.get(text)
     if not isinstance(found, str):
         raise _bad(f"the body must have the member {text!r}, a text")
-    return Asked(found, _texts(body, settings), _texts(body, "sessionVariables"))
+    number = body.get("commandSequenceNumber")
+    if not (number is None or (isinstance(number, int) and not isinstance(number, bool))):
+        raise _bad("commandSequenceNumber must be a whole number")
+    return Asked(found, _texts(body, settings), _texts(body, "sessionVariables"), number)
 
 
 async def _object(request: Request) -> dict[str, Any]:
@@ -165,6 +178,7 @@ async def _ksql(server: Server, request: Request) -> Response:
     if (answer := await _of_leader(server, request)) is not None:
         return answer
     asked = await _asked(request, "ksql", "streamsProperties")
+    await server.service.wait_applied(asked.number)
     done = await server.service.execute(asked.text, asked.settings, asked.variables)
     media = accepted(request, (KSQL, JSON))
     written = [piece async for piece in pieces(json_parts(done))]
@@ -209,7 +223,7 @@ async def _terminate(server: Server, request: Request) -> Response:
     try:
         done = await server.service.terminate(topics)
     except (KafkaException, SqlError) as error:
-        raise StatementFailed(str(error), "TERMINATE CLUSTER;") from None
+        raise StatementFailed(reason_of(error), "TERMINATE CLUSTER;") from None
     server.selects.close_all()
     return JSONResponse([done], media_type=accepted(request, (KSQL, JSON)))
 
@@ -221,6 +235,7 @@ async def _query(server: Server, request: Request) -> Response:
     """POST /query: a JSON array with a header, rows, and a final message; for PRINT lines of text."""
     media = accepted(request, (KSQL, JSON))
     asked = await _asked(request, "ksql", "streamsProperties")
+    await server.service.wait_applied(asked.number)
     found = await server.selects.begin(asked.text, asked.settings, asked.variables)
     if isinstance(found, PrintTopic):
         return StreamingResponse(
@@ -235,9 +250,10 @@ async def _query_stream(server: Server, request: Request) -> Response:
     """
     media = accepted(request, (DELIMITED, JSON, KSQL))
     asked = await _asked(request, "sql", "properties")
+    await server.service.wait_applied(asked.number)
     found = await server.selects.begin(asked.text, asked.settings, asked.variables)
     if isinstance(found, PrintTopic):
-        raise StatementFailed("PRINT must use the /query endpoint", asked.text)
+        raise StatementFailed("PRINT must use the /query endpoint", unparsed(asked.text))
     write = _lines if media == DELIMITED else _one_array
     return StreamingResponse(_encoded(await _begun(write(server, found), request)), media_type=media)
 
@@ -475,7 +491,7 @@ async def _acks(server: Server, source: SourceInfo, lines: _Lines) -> AsyncItera
                 OutsideError,
                 OSError,
             ) as error:
-                reason = error.detail if isinstance(error, HTTPException) else str(error)
+                reason = error.detail if isinstance(error, HTTPException) else reason_of(error)
                 ack = {"status": "error", "seq": number, "error_code": BAD_REQUEST, "message": reason}
             yield f"{json_text(ack)}\n".encode("utf-8", "replace")
             if ack["status"] != "ok":

@@ -18,7 +18,8 @@ from felice.pipelines.errors import OutsideError
 from felice.pipelines.sql.analysis.plan import QueryPlan
 from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.offline.queries import LIMIT_REACHED, check_pull
-from felice.pipelines.sql.server.failures import StatementFailed
+from felice.pipelines.sql.server.connectors import unparsed
+from felice.pipelines.sql.server.failures import StatementFailed, reason_of
 from felice.pipelines.sql.server.lookup import TableLookup
 from felice.pipelines.sql.server.rows import PushRows, Row, StreamRows
 from felice.pipelines.sql.server.service import check_settings, parsed
@@ -77,7 +78,7 @@ class Select:
                         self.message = LIMIT_REACHED
                         return
         except (KafkaException, StreamsError, OutsideError, OSError, TimeoutError) as error:
-            raise StatementFailed(str(error) or "the brokers did not answer in time", "") from None
+            raise StatementFailed(reason_of(error) or "the brokers did not answer in time", "") from None
 
 
 class Selects:
@@ -107,6 +108,7 @@ class Selects:
         """Begin the query of a text with one SELECT or PRINT. Raises `StatementFailed`."""
         self._service.check_lives()
         check_settings(settings)
+        shown = unparsed(text)
         own, given = with_short_names(settings), None
         for written in await asyncio.to_thread(parsed, text, dict(variables)):
             match written.statement:
@@ -119,14 +121,14 @@ class Selects:
                 case _:
                     raise StatementFailed(
                         "the endpoint takes one SELECT or PRINT statement; other statements go to /ksql",
-                        text,
+                        shown,
                         code=40002,
                     )
         if given is None:
-            raise StatementFailed("the request has no SELECT or PRINT statement", text, code=40002)
+            raise StatementFailed("the request has no SELECT or PRINT statement", shown, code=40002)
         if len(self.running) + self.prints >= MOST_QUERIES:
             raise StatementFailed(
-                f"{MOST_QUERIES} queries run already, and the server runs no more at a time; close one", text
+                f"{MOST_QUERIES} queries run already, and the server runs no more at a time; close one", shown
             )
         if isinstance(given.statement, PrintTopic):
             return given.statement
@@ -137,7 +139,7 @@ class Selects:
         except SqlError as error:
             raise StatementFailed.of(error, given.text + ";") from None
         except (KafkaException, OutsideError, OSError) as error:
-            raise StatementFailed(str(error), given.text + ";") from None
+            raise StatementFailed(reason_of(error), given.text + ";") from None
         self.running[made.id] = made
         return made
 

@@ -40,7 +40,7 @@ from felice.pipelines.sql.server.answers import Answers
 from felice.pipelines.sql.server.cluster import Cluster, KnownTopics
 from felice.pipelines.sql.server.commands import Command, DamagedCommand
 from felice.pipelines.sql.server.connect_worker import PREFIX, WorkerAddress
-from felice.pipelines.sql.server.connectors import Connectors, masked
+from felice.pipelines.sql.server.connectors import Connectors, masked, refusal, unparsed
 from felice.pipelines.sql.server.engine import (
     DELETED_SUBJECTS,
     DELETED_TOPICS,
@@ -49,7 +49,7 @@ from felice.pipelines.sql.server.engine import (
     Read,
 )
 from felice.pipelines.sql.server.facts import Facts, Noted
-from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed
+from felice.pipelines.sql.server.failures import NOT_READY, Entity, StatementFailed, reason_of
 from felice.pipelines.sql.server.files import file_name
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, PersistentQueries, QueryState
 from felice.pipelines.sql.server.tables import Follower
@@ -79,7 +79,9 @@ _log = logging.getLogger("felice.sql")
 
 WRITE_S = 30.0
 ENDING_S = 30.0
-_ENDING_POLL_S = 0.05
+APPLIED_S = 5.0
+"""How long a request waits for a command; as in ksqlDB."""
+_POLL_S = 0.05
 _HEALTH_S = 2.0
 """After so long brokers count as not answering."""
 LONGEST_TEXT = 1 << 20
@@ -323,6 +325,24 @@ class SqlService:
 
     # Statements
 
+    async def wait_applied(self, number: int | None) -> None:
+        """Wait until the command with this number is applied here: a client has read it in an answer, which may be that
+        of another server. Raises `StatementFailed` if it takes long.
+        """
+        if number is None:
+            return
+        try:
+            async with asyncio.timeout(APPLIED_S):
+                while self.engine.commands <= number:
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise StatementFailed(
+                f"this server has applied {self.engine.commands} commands, and not the one with the number {number}",
+                "",
+                code=NOT_READY,
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+            ) from None
+
     async def execute(
         self, text: str, settings: Mapping[str, str], variables: Mapping[str, str]
     ) -> list[Entity]:
@@ -340,7 +360,7 @@ class SqlService:
             except SqlError as error:
                 raise StatementFailed.of(error, text, done) from None
             except (KafkaException, OutsideError, OSError) as error:
-                raise StatementFailed(str(error), text, done) from None
+                raise StatementFailed(reason_of(error), text, done) from None
             if answer is not None:
                 done.append(answer)
             await asyncio.sleep(0)  # Many statements wait for nothing.
@@ -580,7 +600,7 @@ class SqlService:
         try:
             async with asyncio.timeout(ENDING_S):
                 while ids != () and not is_over():
-                    await asyncio.sleep(_ENDING_POLL_S)
+                    await asyncio.sleep(_POLL_S)
         except TimeoutError:
             reason = f"the queries have not ended within {ENDING_S:.0f} s, so no topic was deleted"
             raise failure(KafkaError._TIMED_OUT, reason, retriable=True) from None
@@ -638,16 +658,17 @@ def parsed(
     """The statements of a text, all of which are right. Raises `StatementFailed`."""
     if len(text) > LONGEST_TEXT:
         raise StatementFailed(
-            f"the statements have {len(text):,} characters; a request may have {LONGEST_TEXT:,}", text[:1_000]
+            f"the statements have {len(text):,} characters; a request may have {LONGEST_TEXT:,}",
+            unparsed(text)[:1_000],
         )
     try:
         found = list(islice(statements_of(text, variables), most + 1))
     except SqlError as error:
-        raise StatementFailed.of(error, text) from None
+        raise StatementFailed.of(refusal(error, text), unparsed(text)) from None
     if not found:
         raise StatementFailed("the request has no statement", text)
     if len(found) > most:
-        raise StatementFailed(f"there may be {most:,} statements, and here are more", text[:1_000])
+        raise StatementFailed(f"there may be {most:,} statements, and here are more", unparsed(text)[:1_000])
     return found
 
 

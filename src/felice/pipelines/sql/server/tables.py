@@ -20,6 +20,7 @@ from felice.client.error import KafkaException
 from felice.client.model import TopicPartition
 from felice.pipelines.sql.catalogue import SESSION, SourceInfo
 from felice.pipelines.sql.server.cluster import Cluster, is_end, record_of
+from felice.pipelines.sql.server.failures import reason_of
 from felice.pipelines.streams.task import TopicRecord
 
 _log = logging.getLogger("felice.sql")
@@ -237,9 +238,10 @@ class Follower:
             except (KafkaException, OSError, sqlite3.Error) as error:
                 if self.fault is None:
                     _log.warning(
-                        "a table cannot be followed", extra={"table": self.source.name, "reason": str(error)}
+                        "a table cannot be followed",
+                        extra={"table": self.source.name, "reason": reason_of(error)},
                     )
-                self.fault = str(error)
+                self.fault = reason_of(error)
             await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:

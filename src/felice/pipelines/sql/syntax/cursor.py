@@ -185,4 +185,4 @@ class Cursor:
         """The error to raise: one of these was expected, and the next token came."""
         choices = list(dict.fromkeys(expected))
         told = choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
-        return SqlSyntaxError(f"expected {told}, and got {self.next.told()}", self.position)
+        return SqlSyntaxError(f"expected {told}", self.position, self.next.told())

@@ -25,7 +25,15 @@ class SqlError(Exception):
 
 
 class SqlSyntaxError(SqlError):
-    """A text that is no statement."""
+    """A text that is no statement. `got` is that part of it which is not what was expected."""
+
+    def __init__(self, reason: str, position: Position | None = None, got: str | None = None) -> None:
+        super().__init__(reason if got is None else f"{reason}, and got {got}", position)
+        self._without_text = reason
+
+    def without_text(self) -> SqlError:
+        """The same error, without a part of the text."""
+        return SqlError(self._without_text, self.position)
 
 
 class UnfinishedText(SqlSyntaxError):

@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from felice.pipelines.sql.functions import built_in
-from felice.pipelines.sql.server.connect_worker import MAX_ANSWER_BYTES, WorkerAddress
+from felice.pipelines.sql.server.connect_worker import MAX_ANSWER_BYTES, WorkerAddress, shown_options
 from felice.pipelines.sql.server.failures import StatementFailed
-from felice.pipelines.sql.server.service import Deployment, SqlService
+from felice.pipelines.sql.server.selects import Selects
+from felice.pipelines.sql.server.service import LONGEST_TEXT, Deployment, SqlService, parsed
 from sql_server import served
 
 INFO = {
@@ -341,3 +343,55 @@ def test_a_server_of_a_file_changes_no_connectors(fake: Fake) -> None:
     with pytest.raises(StatementFailed, match="runs the queries of a file"):
         run(fake.address, "DROP CONNECTOR `files`;", program="SET 'a'='b';")
     assert run(fake.address, "SHOW CONNECTOR PLUGINS;", program="SET 'a'='b';")
+
+
+BEGIN = "CREATE SINK CONNECTOR c WITH ('connector.class'='x', 'db.password'='hunter2'"
+WRONG = (
+    f"{BEGIN}); SELEC 1;",
+    f"{BEGIN} 'a'='b');",
+    f"{BEGIN}, 'user'='${{unknown}}');",
+    f"{BEGIN}) hunter2;",
+    BEGIN.replace("='hunter2'", " 'hunter2');"),
+    BEGIN.replace("'hunter2'", "'hunter2);"),
+    BEGIN.replace("'hunter2'", "hunter2);"),
+    BEGIN.replace("'hunter2'", '"hunter2");'),
+    BEGIN.replace("SINK CONNECTOR", "SINK CONECTOR") + ");",
+    f"{BEGIN});" * 1_001,
+    f"{BEGIN});".ljust(LONGEST_TEXT + 1),
+    f"DEFINE pw = 'hunter2'; {BEGIN.replace('hunter2', '${pw}')} 'a'='b');",
+)
+
+
+def _beginning(text: str) -> str:
+    return text[:80]
+
+
+@pytest.mark.parametrize("text", WRONG, ids=_beginning)
+def test_a_text_that_is_no_statement_is_told_without_passwords(text: str) -> None:
+    with pytest.raises(StatementFailed) as refused:
+        parsed(text, {})
+    told = json.dumps(refused.value.document())
+    assert "hunter2" not in told
+    assert "'[string]'" in told
+
+
+def test_another_text_that_is_no_statement_is_told_as_it_is() -> None:
+    with pytest.raises(StatementFailed, match="and got 'SELEC'") as refused:
+        parsed("SHOW TOPICS; SELEC 'x';", {})
+    assert refused.value.statement == "SHOW TOPICS; SELEC 'x';"
+
+
+@pytest.mark.parametrize("text", [f"{BEGIN});", f"PRINT s; {BEGIN});", *WRONG], ids=_beginning)
+def test_a_query_endpoint_tells_no_passwords(text: str) -> None:
+    service: Any = SimpleNamespace(check_lives=lambda: None)
+    with pytest.raises(StatementFailed) as refused:
+        asyncio.run(Selects(service).begin(text, {}, {}))
+    assert "hunter2" not in json.dumps(refused.value.document())
+
+
+def test_options_with_secrets_are_not_shown() -> None:
+    """A private key was."""
+    secrets = ("ssl.keystore.key", "ssl.key.pem", "ssl.key.password", "ssl.keystore.password", "ssl.unknown")
+    options = {f"ksql.connect.{name}": "hunter2" for name in secrets}
+    plain = {"ksql.connect.url": "http://w", "ksql.connect.ssl.truststore.location": "/t"}
+    assert shown_options(options | plain) == plain

@@ -37,3 +37,23 @@ def test_the_end_of_a_cluster_has_no_settings() -> None:
     body = request({"deleteTopicList": [], "streamsProperties": {"auto.offset.reset": "earliest"}})
     with pytest.raises(HttpError, match="no effect"):
         asyncio.run(rest._terminate(server(), body))
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"), [(rest._ksql, "ksql"), (rest._query, "ksql"), (rest._query_stream, "sql")]
+)
+def test_statements_wait_for_the_command_that_their_request_names(handler: Any, text: str) -> None:
+    """Its number was accepted, and nothing looked at it."""
+
+    class Waiting(Exception):
+        pass
+
+    async def wait_applied(number: int | None) -> None:
+        raise Waiting(number)
+
+    with pytest.raises(Waiting, match="7"):
+        asyncio.run(
+            handler(server(wait_applied=wait_applied), request({text: "x", "commandSequenceNumber": 7}))
+        )
+    with pytest.raises(HttpError, match="must be a whole number"):
+        asyncio.run(handler(server(), request({text: "x", "commandSequenceNumber": "7"})))

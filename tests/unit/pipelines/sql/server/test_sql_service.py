@@ -248,8 +248,9 @@ def test_a_kill_between_a_topic_and_its_command(tmp_path: Path) -> None:
         service = leader(tmp_path, brokers, log)
         for text, topic in ((MADE, "s"), (f"{COPY};", "COPY")):
             log.fails = True
-            with pytest.raises(StatementFailed, match="killed"):
+            with pytest.raises(StatementFailed, match="killed") as failed:
                 await service.execute(text, {}, {})
+            assert "KafkaError" not in failed.value.message
             assert brokers.known[topic] == Topic(topic, 3, 1)
             again = leader(tmp_path, brokers, log)  # as after a start
             for offset in range(len(log.records)):
@@ -326,6 +327,29 @@ def test_only_a_command_itself_is_applied_as_what_was_written(tmp_path: Path) ->
         log.records.append(foreign.encode())
         await service.execute(f"{STREAM};", {}, {})
         assert list(service.engine.catalogue.sources) == ["FOREIGN", "S"]
+
+    asyncio.run(run())
+
+
+def test_a_request_waits_for_the_command_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server may have answered it, and this one reads it later."""
+    service, _ = after(tmp_path, STREAM)
+
+    async def run() -> None:
+        for number in (None, -1, 0):
+            await service.wait_applied(number)
+        waiting = asyncio.create_task(service.wait_applied(1))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        command = Command("x", 1, COPY, {}, Facts({"s": 1, "COPY": 1}, {}))
+        await service._on_record(CompactedRecord(*command.encode(), 1, 0, []))
+        await waiting
+        monkeypatch.setattr(service_module, "APPLIED_S", 0.01)
+        with pytest.raises(StatementFailed, match="not the one with the number 2") as refused:
+            await service.wait_applied(2)
+        assert (refused.value.code, refused.value.status) == (50300, 503)
 
     asyncio.run(run())
 
