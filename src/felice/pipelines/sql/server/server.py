@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from felice.client.error import KafkaException
 from felice.env import DiskLocked, Lock, SystemDisk
 from felice.env.listening import ServerTls
-from felice.pipelines.sql.server.failures import SqlErrors, StatementFailed
+from felice.pipelines.sql.server.failures import SqlErrors, StatementFailed, reason_of
 from felice.pipelines.sql.server.leadership import Leadership
 from felice.pipelines.sql.server.on_spark import SparkQueries
 from felice.pipelines.sql.server.rest import AtLeader, routes
@@ -129,7 +129,7 @@ async def _lead(service: SqlService) -> None:
         try:
             await service.lead()
         except KafkaException as error:
-            _log.error("this server cannot lead yet", extra={"reason": str(error)})
+            _log.error("this server cannot lead yet", extra={"reason": reason_of(error)})
             await asyncio.sleep(RETRY_S)
         else:
             return

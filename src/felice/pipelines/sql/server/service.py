@@ -430,6 +430,7 @@ class SqlService:
     async def _change(self, given: Statement, text: str, settings: Mapping[str, str]) -> Entity:
         self._check_takes_changes()
         async with self._leading(text):
+            self.check_lives()
             return await self._change_alone(given, text, settings)
 
     @asynccontextmanager
@@ -490,7 +491,7 @@ class SqlService:
         subjects = self._subjects(change.deleted_topic)
         await self._write(command, Read(given, text, change))
         if change.deleted_topic is not None:
-            await self._queries_end(change.stopped)
+            await self._queries_end(change.stopped, f"{change.message.rstrip('.')}, but ")
             await self.cluster.delete(change.deleted_topic)
             await self._forget(subjects)
         query = change.started.id if change.started is not None else None
@@ -559,16 +560,22 @@ class SqlService:
         engine = self.engine
         if not self.is_terminated:
             async with self._leading(text):
-                made = {one.topic for one in engine.catalogue.sources.values() if one.query is not None}
-                topics = sorted(topic for topic in made if any(one.first(topic) for one in compiled))
-                subjects = [subject for topic in topics for subject in self._subjects(topic)]
-                settings = {DELETED_TOPICS: json_text(topics), DELETED_SUBJECTS: json_text(subjects)}
-                command = Command(TERMINATE_CLUSTER, engine.commands, text, settings, Facts())
-                await self._write(command, engine.read(command))
+                if not self.is_terminated:  # by a request before this one
+                    await self._write_end(text, compiled)
         async with self._one_at_a_time:
             await self._clean_up()
         message = "The cluster was terminated."
         return entities.status(f"{text};", TERMINATE_CLUSTER, engine.commands - 1, message, None)
+
+    async def _write_end(self, text: str, patterns: Sequence[LinearPattern]) -> None:
+        """Keep the command that ends the cluster, with the topics that match a pattern, and their subjects."""
+        engine = self.engine
+        made = {one.topic for one in engine.catalogue.sources.values() if one.query is not None}
+        topics = sorted(topic for topic in made if any(one.first(topic) for one in patterns))
+        subjects = [subject for topic in topics for subject in self._subjects(topic)]
+        settings = {DELETED_TOPICS: json_text(topics), DELETED_SUBJECTS: json_text(subjects)}
+        command = Command(TERMINATE_CLUSTER, engine.commands, text, settings, Facts())
+        await self._write(command, engine.read(command))
 
     async def _clean_up(self) -> None:
         """Delete the topics of a cluster that was terminated, the one with its commands last. So if that is gone, all
@@ -588,9 +595,9 @@ class SqlService:
         await self._topic.stop()
         await self.cluster.delete(self.deployment.topic)
 
-    async def _queries_end(self, ids: Sequence[str] | None) -> None:
+    async def _queries_end(self, ids: Sequence[str] | None, done: str = "") -> None:
         """Wait until these queries have ended, or all: none writes to a topic that is being deleted. Raises
-        `KafkaException` if they go on.
+        `KafkaException`, whose text begins with what was done, if they go on.
         """
 
         def is_over() -> bool:
@@ -602,7 +609,7 @@ class SqlService:
                 while ids != () and not is_over():
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            reason = f"the queries have not ended within {ENDING_S:.0f} s, so no topic was deleted"
+            reason = f"{done}the queries have not ended within {ENDING_S:.0f} s, so no topic was deleted"
             raise failure(KafkaError._TIMED_OUT, reason, retriable=True) from None
 
     # Queries

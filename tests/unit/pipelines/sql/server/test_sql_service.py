@@ -416,7 +416,10 @@ def test_the_topics_of_a_cluster_stay_until_its_queries_have_ended(
         service = leader(tmp_path, brokers, log, registry)
         await service.execute(f"{STREAM}; {COPY.replace('copy', COPY_AVRO)};", {}, {})
         assert isinstance(service._queries, Wanted)
+        await service.execute(f"{COPY.replace('copy', 'gone')};", {}, {})
         service._queries.has_ended = False
+        with pytest.raises(StatementFailed, match="was dropped, but the queries have not ended"):
+            await service.execute("DROP STREAM gone DELETE TOPIC;", {}, {})
         with pytest.raises(KafkaException, match="the queries have not ended"):
             await service.terminate(["COPY"])
         assert registry.latest("COPY-value")
@@ -432,6 +435,25 @@ def test_the_topics_of_a_cluster_stay_until_its_queries_have_ended(
         await again.lead()
         assert brokers.deleted == ["COPY", COMMANDS]
         assert registry.latest("COPY-value") is None
+
+    asyncio.run(run())
+
+
+def test_a_cluster_is_terminated_once(tmp_path: Path) -> None:
+    """A command that was read late ended it; another one would name no topics."""
+
+    async def run() -> None:
+        brokers, log = Brokers(s=1), Log()
+        service = leader(tmp_path, brokers, log)
+        await service.execute(f"{STREAM}; {COPY};", {}, {})
+        log.is_late = True
+        with pytest.raises(KafkaException, match="not read in time"):
+            await service.terminate(["COPY"])
+        log.is_late = False
+        with pytest.raises(StatementFailed, match="the cluster was terminated"):
+            await service.execute("CREATE TYPE t AS STRUCT<x INT>;", {}, {})
+        await service.terminate(["COPY"])
+        assert brokers.deleted == ["COPY", COMMANDS]
 
     asyncio.run(run())
 
