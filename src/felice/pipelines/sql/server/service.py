@@ -78,7 +78,8 @@ from felice.pipelines.streams.task import TopicRecord
 _log = logging.getLogger("felice.sql")
 
 WRITE_S = 30.0
-ENDING_S = 30.0
+ENDING_S = 120.0
+"""How long queries may take to end: after a start of this server, Spark starts first."""
 APPLIED_S = 5.0
 """How long a request waits for a command; as in ksqlDB."""
 _POLL_S = 0.05
