@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -74,7 +74,7 @@ def sql_server(
             deployment.client,
             f"_confluent-ksql-{deployment.service_id}_servers",
             advertised or server.url,
-            lambda: begin(_lead(service)),
+            lambda: begin(_lead(service, lambda: leadership.is_mine)),
             service.follow,
         )
         # It takes no part in the cluster that may begin under this name.
@@ -123,13 +123,15 @@ def _locked(data: Path) -> Lock:
         ) from None
 
 
-async def _lead(service: SqlService) -> None:
-    """Begin to lead; a broker that does not answer is asked again."""
-    while True:
+async def _lead(service: SqlService, is_mine: Callable[[], bool]) -> None:
+    """Begin to lead; a broker that does not answer is asked again, as long as the role is this server's."""
+    while is_mine():
         try:
             await service.lead()
         except KafkaException as error:
             _log.error("this server cannot lead yet", extra={"reason": reason_of(error)})
             await asyncio.sleep(RETRY_S)
         else:
+            if not is_mine():
+                service.follow()  # It was told so before it led.
             return

@@ -17,6 +17,7 @@ from felice.pipelines.sql.functions.collecting import LIST_LIMIT
 from felice.pipelines.sql.processing_log import TOPIC_SETTING
 from felice.pipelines.sql.programs import NeededTopic
 from felice.pipelines.sql.rows.registry import MemoryRegistry, Registry
+from felice.pipelines.sql.server import server as server_module
 from felice.pipelines.sql.server import service as service_module
 from felice.pipelines.sql.server.cluster import Topic
 from felice.pipelines.sql.server.commands import Command
@@ -585,3 +586,28 @@ def test_delete_topic_deletes_its_subjects(tmp_path: Path) -> None:
         assert (registry.latest("s-value"), registry.latest("s-key") is None) == (None, False)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("fails", "led"), [(True, ["lead"]), (False, ["lead", "follow"])])
+def test_a_server_that_lost_its_role_does_not_lead(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, led: list[str]
+) -> None:
+    """It took the commands over from the new leader when brokers answered again."""
+    monkeypatch.setattr(server_module, "RETRY_S", 0.0)
+    told = list[str]()
+
+    class Service:
+        async def lead(self) -> None:
+            told.append("lead")
+            if fails:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "away"))
+
+        def follow(self) -> None:
+            told.append("follow")
+
+    async def run() -> None:
+        async with asyncio.timeout(60):
+            await server_module._lead(Service(), lambda: not told)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+    assert told == led
