@@ -66,16 +66,16 @@ def due(
         moved = {move.partition.partition for move in moves}
         if moves:
             # The other partitions are still due after this write: a transaction has a size limit.
-            decisions += _sound(partial(topic_change, topic, moves[:MAX_STATES_PER_TRANSACTION]), on_broken)
+            decisions += sound(partial(topic_change, topic, moves[:MAX_STATES_PER_TRANSACTION]), on_broken)
         for partition in topic.partitions:
             if partition.partition not in moved:
                 state = _next_state(partition, image, controller_epoch, may_lose)
                 if state is not None:
-                    decisions += _sound(partial(state_change, topic, partition, state), on_broken)
+                    decisions += sound(partial(state_change, topic, partition, state), on_broken)
     return decisions
 
 
-def _sound(decide: Callable[[], Decision], on_broken: Callable[[BrokenInvariant], None]) -> list[Decision]:
+def sound(decide: Callable[[], Decision], on_broken: Callable[[BrokenInvariant], None]) -> list[Decision]:
     """The decision, unless it would break an invariant."""
     try:
         return [decide()]
@@ -106,7 +106,7 @@ def rebalanced(
             for topic, partition in misplaced:
                 state = preferred(partition, image.brokers, controller_epoch)
                 if state is not None:
-                    decisions += _sound(partial(state_change, topic, partition, state), on_broken)
+                    decisions += sound(partial(state_change, topic, partition, state), on_broken)
     return decisions
 
 
@@ -140,20 +140,19 @@ def state_change(topic: TopicImage, partition: PartitionImage, state: StateNode)
 
 
 def _check(topic: str, partition: PartitionImage, state: StateNode) -> None:
-    facts: dict[str, object] = {
-        "partition": f"{topic}-{partition.partition}",
-        "before": partition,
-        "after": state,
-    }
+    def broken(name: str, what: str) -> BrokenInvariant:
+        place = f"{topic}-{partition.partition}"
+        return BrokenInvariant(name, what, partition=place, before=partition, after=state)
+
     if not state.isr:
-        raise BrokenInvariant("C2", "no replica would be in sync", **facts)
+        raise broken("C2", "no replica would be in sync")
     if state.leader != NO_LEADER and state.leader not in state.isr:
-        raise BrokenInvariant("R4", "the leader would not be in sync", **facts)
+        raise broken("R4", "the leader would not be in sync")
     if not set(state.isr) <= {*partition.replicas, *partition.isr}:
-        raise BrokenInvariant("R4", "a broker without a replica would be in sync", **facts)
+        raise broken("R4", "a broker without a replica would be in sync")
     is_other_leader = state.leader not in (NO_LEADER, partition.leader)
     if state.leader_epoch < partition.leader_epoch + is_other_leader:
-        raise BrokenInvariant("R2", "a new leader would not have a new leader epoch", **facts)
+        raise broken("R2", "a new leader would not have a new leader epoch")
 
 
 def _changed_topics(image: ClusterImage, since: ClusterImage | None) -> Iterator[TopicImage]:

@@ -483,8 +483,7 @@ class Partition(Replica):
         self, records: Buffer, *, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> bool:
         """Appends the batches that the leader of the current epoch sent. Returns False if none could be appended."""
-        if self.leader is not None:
-            self._check_follows()
+        self._check_follows()
         self.leader_high_watermark = high_watermark
         end_offset = self.log.log_end_offset
         if records:

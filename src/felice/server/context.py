@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from felice.security.principal import Principal, host_text
 from felice.server.access.control import Access
+from felice.server.pace import Holdable
 from felice.server.services import Services
 
 
@@ -21,7 +22,7 @@ class CloseConnection(Exception):
     """Raised by a handler if the protocol has no other answer than closing the connection."""
 
 
-class Connection(Protocol):
+class Connection(Holdable, Protocol):
     """The connection on which a request arrived."""
 
     peer: str
@@ -32,13 +33,6 @@ class Connection(Protocol):
     @property
     def listener_name(self) -> str:
         """The name of the listener that accepted the connection."""
-
-    def hold(self) -> None:
-        """Delays further requests of this connection until `release`."""
-        ...
-
-    def release(self) -> None:
-        """Ends one `hold`."""
 
 
 class RequestContext:

@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 
 from felice.controller import features
-from felice.controller.duties import Decision, StateChange, state_change
+from felice.controller.duties import Decision, StateChange, sound, state_change
 from felice.controller.election import above_epoch, fence_previous_incarnation, step_down
 from felice.controller.writing import FOLLOW_TIMEOUT_S, carry_out
 from felice.env.network import hostname
@@ -367,16 +367,8 @@ class Membership:
             if topic is None or partition is None:
                 continue
             state = next_state(topic, partition, image)
-            if state is None:
-                continue
-            try:
-                decisions.append(state_change(topic, partition, state))
-            except BrokenInvariant as error:
-                # Of this partition only, for example after its state was edited by hand: it keeps this state.
-                _log.error(
-                    "an invariant is broken: a partition's state is not changed",
-                    extra={"invariant": error.name, "reason": str(error)},
-                )
+            if state is not None:
+                decisions += sound(partial(state_change, topic, partition, state), _report_broken)
         lost = await carry_out(self._store, self._watcher, image, decisions)
         return {(one.topic, one.partition) for one in lost if isinstance(one, StateChange)}
 
@@ -469,3 +461,11 @@ def _others(image: ClusterImage, broker_id: int) -> set[int]:
 def _at(registration: Node) -> str:
     endpoints = layout.decode_broker(registration.data).endpoints
     return f" at {endpoints[0].host}:{endpoints[0].port}" if endpoints else ""
+
+
+def _report_broken(error: BrokenInvariant) -> None:
+    """One partition keeps its state: the state was edited by hand, for example."""
+    _log.error(
+        "an invariant is broken: a partition's state is not changed",
+        extra={"invariant": error.name, "reason": str(error)},
+    )

@@ -7,9 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from felice.config import TopicConfig
 from felice.env import Buffer, File, SystemDisk
+from felice.log import AppendOrigin
 from felice.log.log import Log
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.records.batch import BatchHeader, stamp
 from felice.records.builder import build_batch, build_control
 from felice.records.compression import Codec
 from felice.records.control import ControlType, EndTransactionMarker
@@ -17,6 +22,7 @@ from felice.records.reader import read_records
 from felice.records.record import Record
 
 NOW = 1_700_000_000_000
+LAST = 2**62
 
 
 class ManualClock:
@@ -135,3 +141,29 @@ def values_in(log: Log, offset: int | None = None) -> list[str]:
         ]
         at = records[-1].offset + 1
     return found
+
+
+def code_of(call: Any, *args: Any, **options: Any) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        call(*args, **options)
+    return caught.value.code
+
+
+def replicated(*batches: tuple[int, int, list[str]]) -> bytearray:
+    """Batches as a leader stored them: (base offset, leader epoch, values)."""
+    joined = bytearray()
+    for base, epoch, values in batches:
+        data = batch(values)
+        stamp(data, 0, base, epoch)
+        joined += data
+    return joined
+
+
+def replicate(log: Log, data: bytearray) -> int:
+    """Appends what the leader of epoch 9 sent. Returns the log's end."""
+    log.append(data, leader_epoch=9, now_ms=NOW, origin=AppendOrigin.REPLICATION)
+    return log.log_end_offset
+
+
+def headers_of(log: Log) -> list[BatchHeader]:
+    return [header for segment in log.segments for header in segment.headers(0)]

@@ -358,12 +358,14 @@ class Delivery:
     def finish(self, fetched: Fetched) -> None:
         """Mark the whole piece as delivered."""
         # Control batches and gaps may follow the last record; the position skips them too.
-        if not fetched.stale:
-            self._advance(fetched, fetched.next_offset)
+        self._advance(fetched, fetched.next_offset)
         self._done(fetched)
 
     def _advance(self, fetched: Fetched, offset: int) -> None:
-        """K1: the position goes back only for a seek, which makes the piece stale first."""
+        """Move the position on, unless the piece is stale.
+
+        K1: the position goes back only for a seek, which makes the piece stale first.
+        """
         if fetched.stale:
             return
         partition = fetched.partition
