@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from operator import gt, ne
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
-from felice.pipelines.sql.analysis.properties import START
+from felice.pipelines.sql.analysis.properties import START, WithClause
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
 from felice.pipelines.sql.compile.functions import Tools
 from felice.pipelines.sql.compile.topology import Compilation
@@ -58,17 +59,15 @@ def check_topic(given: Statement, topic: str, partitions: int, replicas: int | N
     """Raise `SqlError` if WITH has another number of partitions than the topic that exists, or wants more replicas."""
     if not isinstance(given, CreateSource | CreateAsSelect):
         return
-    wanted = {name.upper(): literal for name, literal in given.properties}
-    for what, actual in (("PARTITIONS", partitions), ("REPLICAS", replicas)):
-        literal = wanted.get(what)
-        number = None if literal is None else literal.value
-        is_more = isinstance(number, int) and actual is not None and number > actual
-        if literal is not None and (is_more or (what == "PARTITIONS" and number != actual)):
-            raise SqlError(
+    clause = WithClause.of(given.properties)
+    for what, actual, differs in (("PARTITIONS", partitions, ne), ("REPLICAS", replicas, gt)):
+        wanted = clause.get(what)
+        if wanted is not None and actual is not None and differs(wanted, actual):
+            raise clause.error(
+                what,
                 f"A Kafka topic with the name '{topic}' already exists, with different partition/replica configuration "
-                f"than required: it has {actual} {what.lower()}, and WITH has {literal.value}. Leave {what} out to use "
+                f"than required: it has {actual} {what.lower()}, and WITH has {wanted}. Leave {what} out to use "
                 "it as it is",
-                literal.position,
             )
 
 

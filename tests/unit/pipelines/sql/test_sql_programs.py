@@ -81,6 +81,13 @@ def test_a_topic_that_has_other_partitions_than_the_statement_says() -> None:
     assert program_of(f"{STREAM}CREATE STREAM r AS SELECT * FROM s;", {"R": 2}, built_in()).apps
 
 
+def test_a_number_of_partitions_in_quotes_is_a_number() -> None:
+    text = f"{STREAM}CREATE STREAM r WITH (partitions='3') AS SELECT * FROM s;"
+    assert program_of(text, {"R": 3}, built_in()).apps
+    with pytest.raises(SqlError, match="it has 2 partitions, and WITH has 3"):
+        program_of(text, {"R": 2}, built_in())
+
+
 def test_a_word_that_is_no_unit_is_a_column() -> None:
     """As in ksqlDB. Each row would have had NULL instead."""
     query = "CREATE STREAM r AS SELECT k, TIMESTAMPADD(WEEKS, 1, FROM_UNIXTIME(v)) AS t FROM s;"
