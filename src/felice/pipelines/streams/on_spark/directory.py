@@ -113,6 +113,12 @@ class Checkpoint:
         return self.path / NAME
 
     @property
+    def query_id(self) -> str:
+        """The id of Spark's query, which its first start makes. Raises FileNotFoundError before that."""
+        id: str = json.loads((self.path / "metadata").read_text())["id"]
+        return id
+
+    @property
     def progress_path(self) -> Path:
         """Where a running application reports its last batch."""
         return self.directory / "progress.json"

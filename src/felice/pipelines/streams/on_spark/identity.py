@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from pyspark import TaskContext
 
 from felice.pipelines.spark.properties import QUERY_ID
-from felice.pipelines.streams.on_spark.directory import CheckpointError
+from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError
 
 
 def check_query(checkpoint: str) -> None:
@@ -18,7 +17,7 @@ def check_query(checkpoint: str) -> None:
     if query is None:
         raise CheckpointError("only a streaming query can read the DataFrame of a Stream")
     try:
-        owner = json.loads((Path(checkpoint) / "metadata").read_text())["id"]
+        owner: str | None = Checkpoint(Path(checkpoint)).query_id
     except FileNotFoundError:
         owner = None
     if owner != query:

@@ -153,6 +153,7 @@ class Host:
         """
         self.name = name
         self._connected = connected_options(bootstrap, client)
+        self._config = SinkOptions.parse(self._connected).client
         self._checkpoint = Checkpoint(Path(checkpoint).absolute())
         self._spark, self._master = spark, master
         self._partitions, self._max_records, self._modules = partitions, max_records, modules
@@ -169,7 +170,7 @@ class Host:
         """Why the query was started again, until it has finished a batch or runs for a while."""
         self._newest = HostPlan()
         self._left_out = LeftOut()
-        self._outages = Outages(SinkOptions.parse(self._connected).client)
+        self._outages = Outages(self._config)
 
     def start(self) -> None:
         """Start Spark's query with the newest plan. Raises `CheckpointError` if another process runs the host."""
@@ -352,7 +353,7 @@ class Host:
         the first batch with a result.
         """
         until = time.monotonic() + within_s
-        with BlockingClient(SinkOptions.parse(self._connected).client) as client:
+        with BlockingClient(self._config) as client:
             while topics:
                 found = client.metadata(topics, allow_auto_create=True).topics
                 faults = {name: error for name in topics if (error := found[name].error) is not None}
@@ -386,7 +387,7 @@ class Host:
             self._files,
             str(self._checkpoint.directory / "state"),
             self._places(spark),
-            SinkOptions.parse(self._connected).client,
+            self._config,
             self._modules,
             self._limit_s / attempts_of_tasks(spark),
         )
@@ -436,8 +437,9 @@ class Host:
                         return
                 self._start_query(spark)
             except Exception as error:  # Java has ended, or the disk is full.
-                self._failure = _JAVA_ENDED if has_java_ended() else f"{type(error).__name__}: {error}"
-                log.warning("the host cannot go on: %s", self._failure, exc_info=not has_java_ended())
+                has_ended = has_java_ended()
+                self._failure = _JAVA_ENDED if has_ended else f"{type(error).__name__}: {error}"
+                log.warning("the host cannot go on: %s", self._failure, exc_info=not has_ended)
                 return
         if self._query is not None:
             with suppress(Exception):
@@ -478,10 +480,8 @@ class Host:
         fails only now, such as one that waits for something, would else go on before this batch.
         """
         try:
-            query_id = json.loads((self._checkpoint.path / "metadata").read_text())["id"]
-            config = SinkOptions.parse(self._connected).client
-            with BlockingClient(config, retry_timeout_ms=_DECISION_WITHIN_MS) as client:
-                decision = last_decision(BlockingCoordinators(client), query_id)
+            with BlockingClient(self._config, retry_timeout_ms=_DECISION_WITHIN_MS) as client:
+                decision = last_decision(BlockingCoordinators(client), self._checkpoint.query_id)
         except (KafkaException, QueryError, OSError) as error:
             log.warning("brokers do not say whether batch %d is decided: %s", batch, error)
             return False
