@@ -125,7 +125,7 @@ class PackedFormat(RowFormat):
             write = self._typed[0]
             return [None if value is None else write(value) for value in values]
         except UnicodeEncodeError:
-            return [None if value is None else self.write(value) for value in values]
+            return super().encode_all(values)
 
     def decode_all(self, data: list[bytes | None]) -> list[Any]:
         """The row of each."""
@@ -133,7 +133,7 @@ class PackedFormat(RowFormat):
             read = self._typed[1]
             return [None if one is None else read(one) for one in data]
         except self._refusals:
-            return [None if one is None else self.read(one) for one in data]
+            return super().decode_all(data)
 
 
 def _annotation(type_: SqlType) -> Any:
