@@ -1,8 +1,8 @@
 """JSON: rows as objects, or one column as its bare value. Lenient as ksqlDB, and fast.
 
 Keeps true:  both ways of reading give the same rows: the typed one (msgspec) of records with exact names and types, the
-             lenient one of all records. Without msgspec, the lenient way reads all. So a record reads the same,
-             whatever was read before it.
+             lenient one of all records. Without msgspec, the lenient way reads all. So the row of a record does not
+             depend on the records that were read before.
 How:         A record that the typed way refuses is read leniently. If its names are spelled in another way than the
              typed decoder expects, the decoder is made again for that spelling, so that only the first record of such a
              topic is read leniently. Such a decoder takes no record that has one of these names in another spelling,
@@ -197,9 +197,9 @@ class _TypedReader(Reader):
         self._respelled = {
             (_quoted(found), _quoted(name.upper())) for name, found in _respelled(self._type, spelled)
         }
-        self._decode_strictly(bool(self._respelled))
+        self._make_decoder(is_strict=bool(self._respelled))
 
-    def _decode_strictly(self, is_strict: bool) -> None:
+    def _make_decoder(self, *, is_strict: bool) -> None:
         # In a record without further fields no name can be in two spellings, so that none must be counted.
         self._is_strict, self._counts_names = is_strict, bool(self._respelled) and not is_strict
         self._decode, self._convert = self._typed.field_decoder(self._spelled, is_strict=is_strict)
@@ -217,7 +217,7 @@ class _TypedReader(Reader):
             return self._learn(data)
         except ValueError:
             if self._is_strict:
-                self._decode_strictly(False)
+                self._make_decoder(is_strict=False)
                 return self.read(data)
             return super().read(data)
 
