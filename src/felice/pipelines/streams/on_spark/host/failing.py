@@ -10,7 +10,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from felice.dataclass import dataclass
@@ -99,9 +99,8 @@ def within(limit_s: float) -> Iterator[None]:
     finally:  # The signal may have come at the end of the block, before the timer was ended.
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    if (
-        told
-    ):  # The code has caught it, perhaps as an error of a record that is skipped: the next run need not.
+    if told:
+        # The code has caught it, perhaps as an error of a record that is skipped: the next run need not.
         raise Overdue(told[0])
 
 
@@ -109,11 +108,8 @@ def within(limit_s: float) -> Iterator[None]:
 def named(incarnation: str, limit_s: float | None = None) -> Iterator[None]:
     """Errors in this block are the App's, and so is that it takes longer than a limit."""
     try:
-        if limit_s is None:
+        with nullcontext() if limit_s is None else within(limit_s):
             yield
-        else:
-            with within(limit_s):
-                yield
     except HostedAppsFailed:
         raise
     except Overdue as error:
