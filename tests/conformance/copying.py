@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 from conformance.live_process import LiveProcess
 from conformance.topics import create_topic_over
@@ -178,7 +178,8 @@ def fill(bootstrap: str, topic: str, plan: Plan) -> None:
     assert producer.flush(120) == 0
 
 
-def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int, bytes]]:
+def committed_messages(bootstrap: str, topics: Sequence[str], partitions: int) -> Iterator[Message]:
+    """All committed records of topics with so many partitions, those of each partition in order."""
     options = {
         "bootstrap.servers": bootstrap,
         "group.id": "checker",
@@ -187,17 +188,25 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int,
         "enable.partition.eof": True,
     }
     consumer = Consumer(options)
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
-    ended: set[int] = set()
-    while len(ended) < partitions:
+    places = [
+        TopicPartition(topic, number, OFFSET_BEGINNING) for topic in topics for number in range(partitions)
+    ]
+    consumer.assign(places)
+    ended = 0
+    while ended < len(places):
         message = consumer.poll(60)
-        assert message is not None, "no record and no end of the partition arrived in time"
+        assert message is not None, f"no record and no end of {', '.join(topics)} arrived in time"
         if message.error() is None:
-            yield message.partition(), message.value()
+            yield message
         else:
             assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            ended.add(message.partition())
+            ended += 1
     consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> Iterator[tuple[int, bytes]]:
+    for message in committed_messages(bootstrap, [topic], partitions):
+        yield message.partition(), message.value()
 
 
 def check_copy(bootstrap: str, copier: Copier, plan: Plan) -> None:

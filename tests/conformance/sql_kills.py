@@ -30,9 +30,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import httpx2
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
-from conformance.copying import mortal_broker, nothing_is_open
+from conformance.copying import committed_messages, mortal_broker, nothing_is_open
 from conformance.spark_kills import tree_of
 from conformance.sql_process import SqlProcess
 from felice.pipelines.sql.functions import built_in
@@ -159,29 +159,10 @@ def by_key(pairs: Iterable[tuple[bytes | None, bytes | None]]) -> Pairs:
 
 
 def read_topics(bootstrap: str, names: Sequence[str]) -> list[TopicRecord]:
-    """All committed records of topics, those of each partition in order."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "checker",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(settings)
-    places = [TopicPartition(name, at, OFFSET_BEGINNING) for name in names for at in range(PARTITIONS)]
-    consumer.assign(places)
-    ended, found = 0, []
-    while ended < len(places):
-        message = consumer.poll(60)
-        assert message is not None, f"no record and no end of {names} arrived in time"
-        if message.error() is None:
-            key, value = message.key(), message.value()
-            found.append(TopicRecord(message.topic(), key, value, message.timestamp()[1]))
-        else:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            ended += 1
-    consumer.close()
-    return found
+    return [
+        TopicRecord(message.topic(), message.key(), message.value(), message.timestamp()[1])
+        for message in committed_messages(bootstrap, names, PARTITIONS)
+    ]
 
 
 class Load:

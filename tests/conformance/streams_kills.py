@@ -30,9 +30,9 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
-from conformance.copying import mortal_broker, nothing_is_open
+from conformance.copying import committed_messages, mortal_broker, nothing_is_open
 from conformance.spark_cluster import cluster
 from conformance.spark_kills import tree_of
 from conformance.topics import create_topic_over
@@ -247,24 +247,8 @@ class Transfer:
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[tuple[str, Any]]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "checker",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
-    ended = 0
-    while ended < PARTITIONS:
-        message = consumer.poll(60)
-        assert message is not None, f"no record and no end of {topic} arrived in time"
-        if message.error():
-            ended += 1
-        else:
-            yield message.key().decode(), json.loads(message.value())
-    consumer.close()
+    for message in committed_messages(bootstrap, [topic], PARTITIONS):
+        yield message.key().decode(), json.loads(message.value())
 
 
 def check(ledger: list[tuple[str, Any]], balances: list[tuple[str, Any]], payments: int) -> None:

@@ -10,9 +10,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from conformance.copying import committed_messages
 from conformance.kafka_application import KafkaApplication
 from conformance.targets import Target
 from conformance.topics import create_topic
@@ -53,28 +54,9 @@ class Count:
 
     def counts(self) -> dict[str, list[int]]:
         """Every count that was committed, by word, in order."""
-        options = {
-            "bootstrap.servers": self._broker.bootstrap,
-            "group.id": "checker",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-        consumer = Consumer(options)
-        consumer.assign(
-            [TopicPartition(self.output, number, OFFSET_BEGINNING) for number in range(PARTITIONS)]
-        )
         found: dict[str, list[int]] = defaultdict(list)
-        ended = 0
-        while ended < PARTITIONS:
-            message = consumer.poll(60)
-            assert message is not None, "nothing more comes, and no end"
-            if message.error() is None:
-                found[message.key().decode()].append(int(message.value()))
-            else:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                ended += 1
-        consumer.close()
+        for message in committed_messages(self._broker.bootstrap, [self.output], PARTITIONS):
+            found[message.key().decode()].append(int(message.value()))
         return found
 
     def wait_changes(self, more_than: int) -> None:
