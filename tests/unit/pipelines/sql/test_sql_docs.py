@@ -9,7 +9,7 @@ import pytest
 
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.offline.cases import result_of
-from felice.pipelines.sql.offline.files import outcome_of_files
+from felice.pipelines.sql.offline.files import FileError, outcome_of_files
 from felice.pipelines.sql.user_functions import load_directory
 
 DOCUMENT = (Path(__file__).parents[4] / "docs" / "sql.md").read_text()
@@ -43,6 +43,19 @@ def test_the_function_of_a_user_works(tmp_path: Path) -> None:
     )
     outputs.write_text('{"outputs": [{"topic": "B", "key": "1", "value": {"C": "************5678"}}]}')
     assert outcome_of_files(statements, None, outputs, {}, functions) is None
+
+
+def test_statements_without_an_assertion_need_expected_records(tmp_path: Path) -> None:
+    """The word alone does not count: such a test would pass and test nothing."""
+    file, stream = tmp_path / "s.sql", "CREATE STREAM a (k INT KEY) WITH (kafka_topic='a', format='JSON');"
+    for text in (stream, f"-- assert\n{stream}", stream.replace("k INT", "asserted INT")):
+        file.write_text(text)
+        with pytest.raises(FileError, match=r"s\.sql has no ASSERT statement: give the expected records"):
+            outcome_of_files(file, None, None, {}, built_in())
+    file.write_text(f"{stream} ASSERT STREAM a (k INT KEY) WITH (kafka_topic='a', format='JSON');")
+    assert outcome_of_files(file, None, None, {}, built_in()) is None
+    file.write_text("CREATE STREAM; ASSERT TOPIC a;")
+    assert "line 1:14: expected" in str(outcome_of_files(file, None, None, {}, built_in()))
 
 
 @pytest.mark.parametrize("name", re.findall(r"<!-- recipe: (\w+) -->", DOCUMENT))
