@@ -127,7 +127,7 @@ def measure(kind: str, records: int, profile: str | None) -> dict[str, float]:
 
 
 @click.command()
-@click.argument("kinds", nargs=-1)
+@click.argument("kinds", nargs=-1, type=click.Choice(list(streams.STATEMENTS)))
 @click.option("--records", default=_RECORDS, show_default=True)
 @click.option(
     "--profile", type=click.Choice(["sql", "python"]), help="Print where the time goes in this one."
