@@ -67,14 +67,17 @@ def decoder(type_: SqlType) -> Callable[[bytes], Any]:
     return decode if convert is None else lambda data: convert(decode(data))
 
 
-def field_decoder(type_: Struct, *, is_strict: bool = False) -> tuple[Callable[[bytes], Any], Convert | None]:
+def field_decoder(
+    type_: Struct, others: Sequence[str] = (), *, is_strict: bool = False
+) -> tuple[Callable[[bytes], Any], Convert | None]:
     """The decoder of the fields of an object, and what makes the tuple of values of them; None if they are it.
-    If it `is_strict`, it refuses objects that have a further field.
+    If it `is_strict`, it refuses objects that have a further field; the names of `others` may be in the outer one, and
+    come behind its fields.
 
     The first makes an instance of a class, of which `as_tuple` makes the tuple of fields. In it a field that is absent
     is `UNSET`; the second must not get it.
     """
-    return msgspec.json.Decoder(_fields(type_, is_strict)).decode, _converted(type_)
+    return msgspec.json.Decoder(_fields(type_, is_strict, others)).decode, _converted(type_)
 
 
 def _annotation(type_: SqlType, is_strict: bool = False) -> Any:
@@ -91,12 +94,11 @@ def _annotation(type_: SqlType, is_strict: bool = False) -> Any:
             return _SCALARS[type_] | None
 
 
-def _fields(type_: Struct, is_strict: bool) -> Any:
-    names = {f"f{number}": name for number, (name, _) in enumerate(type_.fields)}
-    slots = [
-        (slot, _annotation(one, is_strict) | UnsetType, UNSET)
-        for slot, (_, one) in zip(names, type_.fields, strict=True)
-    ]
+def _fields(type_: Struct, is_strict: bool, others: Sequence[str] = ()) -> Any:
+    kinds = [(name, _annotation(one, is_strict) | UnsetType) for name, one in type_.fields]
+    kinds += [(name, msgspec.Raw) for name in others]
+    names = {f"f{number}": name for number, (name, _) in enumerate(kinds)}
+    slots = [(slot, kind, UNSET) for slot, (_, kind) in zip(names, kinds, strict=True)]
     return msgspec.defstruct("Fields", slots, rename=names, gc=False, forbid_unknown_fields=is_strict)
 
 
