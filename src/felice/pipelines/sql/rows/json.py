@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from felice.pipelines.sql.rows.coercion import CAPITALS, coercion, loaded
-from felice.pipelines.sql.rows.columns import BareFormat, Columns, Row, RowFormat, at_places
+from felice.pipelines.sql.rows.columns import BareFormat, Columns, Row, RowFormat, at_places, types_in
 from felice.pipelines.sql.rows.json_text import in_bytes, struct_writer, writer
 from felice.pipelines.sql.types import Array, Map, SqlType, Struct
 
@@ -193,6 +193,7 @@ class _TypedReader(Reader):
         # empty name, which stands for names that are no identifiers: JSON may write these with escapes.
         self._names = [name.encode() if name.isidentifier() else b"" for name, _ in type_.fields]
         self._capitals = {name.upper() for name, _ in type_.fields}
+        self._has_objects = any(isinstance(one, Struct) for _, of in type_.fields for one in types_in(of))
         self._spellings, self._others = _MOST_SPELLINGS, frozenset[str]()
         self._spell(type_)
 
@@ -213,20 +214,25 @@ class _TypedReader(Reader):
         # In one assignment, because other threads may read.
         self._way = decode, (lambda made: as_tuple(made)[:count]) if others else as_tuple, counts_names
 
-    def _let_pass(self, data: bytes) -> None:
-        """Make the decoder again, after a strict one has refused a record: it then knows the further fields, such as
-        columns that a query does not use. If that was not the reason, or there are too many, it is no longer strict.
+    def _let_pass(self, data: bytes) -> bool:
+        """Make the decoder again, after a strict one has refused a record because of its names: it then knows the
+        further fields, such as columns that a query does not use. If it cannot, it is no longer strict. Returns False
+        if names were not the reason.
         """
         value = loaded(data)
-        names = [name for name in value if name.isidentifier()] if isinstance(value, dict) else []
-        known = {name for name, _ in self._spelled.fields}
+        if not isinstance(value, dict):
+            return False
+        further = value.keys() - self._others - {name for name, _ in self._spelled.fields}
+        if not further and not self._has_objects:
+            return False
         others = self._others.union(
-            name for name in names if name not in known and name.upper() not in self._capitals
+            name for name in further if name.isidentifier() and name.upper() not in self._capitals
         )
         is_strict = self._others < others and len(others) <= _MOST_OTHERS
         if is_strict:
             self._others = others
         self._make_decoder(is_strict=is_strict)
+        return True
 
     def read(self, data: bytes) -> Row | None:
         """The row; None for JSON's null."""
@@ -241,8 +247,7 @@ class _TypedReader(Reader):
         except self._typed.Absent:
             return self._learn(data)
         except ValueError:
-            if self._is_strict:
-                self._let_pass(data)
+            if self._is_strict and self._let_pass(data):
                 return self.read(data)
             return super().read(data)
 

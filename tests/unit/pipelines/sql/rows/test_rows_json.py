@@ -258,7 +258,8 @@ def test_names_are_not_counted_in_records_whose_fields_are_known(monkeypatch: py
         row_json._TypedReader, "_may_be_spelled_twice", lambda *_: pytest.fail("names are counted")
     )
     assert format_.decode_all([*texts]) == expected
-    for broken in (b"{", b'{"a":1,"c":x}'):
+    assert format_.read(b"null") is None
+    for broken in (b"{", b'{"a":1,"c":x}', b'{"a":[],"b":2,"c":3}', b"[1]"):
         with pytest.raises(ValueError):
             format_.read(broken)
     assert format_.decode_all([*texts]) == expected
