@@ -132,12 +132,14 @@ class Controller:
             _log.warning("the controller could not act", extra={"reason": reason})
 
     def _report_broken(self, error: BrokenInvariant) -> None:
-        """The partition keeps its state until it, or a broker, changes. After C3 there are no duties."""
+        """Logs an ERROR, once for each invariant and partition. The partition keeps its state until the image changes.
+        While C3 is broken, the controller does nothing.
+        """
         broken = error.name, error.facts.get("partition")
         if broken not in self._broken:
             self._broken.add(broken)
             _log.error(
-                "an invariant is broken: the controller does not act on it",
+                "an invariant is broken: the controller takes no action",
                 extra={"invariant": error.name, "reason": str(error)},
             )
 
@@ -156,7 +158,9 @@ class Controller:
             await self._do_duties(image)
 
     def _check_epoch(self, image: ClusterImage) -> None:
-        """C3: the epoch that the store shows never goes back, unless the store itself may be an older one."""
+        """C3: the controller epoch in the store never goes back. After a reading of the whole store it may, because an
+        operator may have restored an older store.
+        """
         reading, epoch = self._shown_epoch
         if image.reading == reading and image.controller_epoch < epoch:
             raise BrokenInvariant(

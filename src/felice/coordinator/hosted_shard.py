@@ -316,7 +316,7 @@ class HostedShard(Generic[S, R]):
         return self._written_offset
 
     def _note_written(self, offset: int) -> None:
-        """L1, as the shard sees it: its records have the order of its events."""
+        """L1, for this shard: each record has a higher offset than the record before it."""
         if offset <= self._written_offset:
             raise BrokenInvariant(
                 "L1",

@@ -1,7 +1,8 @@
 """Coroutines that begin at once: one that never waits needs neither a task nor a pass of the event loop.
 
-`begin` runs a coroutine to its first wait. What is left after it is a `Rest`, to await, to give to a task, or to a
-`Waiting`, which needs a task only where the coroutine waits for something else than a future.
+`begin` runs a coroutine to its first wait. If the coroutine waits, `begin` returns a `Rest`: the rest of the coroutine.
+The caller awaits the rest, makes a task of it, or gives it to a `Waiting`. A `Waiting` makes a task only if the
+coroutine waits for something else than a future.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ T = TypeVar("T")
 
 _NOTHING: Final = object()
 _steps = 0
-"""How many steps of coroutines without a task are under way, one within the other."""
+"""The number of steps that run now, without a task. A step can begin another coroutine, so steps nest."""
 
 
 class Rest(Coroutine[Any, Any, T]):
@@ -24,11 +25,11 @@ class Rest(Coroutine[Any, Any, T]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: object = _NOTHING) -> None:
         self._coroutine = coroutine
-        # What the coroutine waits for, until whoever runs the rest has taken it.
+        # The future for which the coroutine waits, or None if it pauses. `_NOTHING` after `take`, `send` or `throw`.
         self._waits_for = waits_for
 
     def send(self, value: Any, /) -> Any:
-        """First what the coroutine waits for; then its next steps."""
+        """Returns what the coroutine waits for, in the first call. A later call runs the next step of the coroutine."""
         waits_for = self.take()
         if waits_for is _NOTHING:
             return self._coroutine.send(value)
@@ -37,12 +38,12 @@ class Rest(Coroutine[Any, Any, T]):
         return waits_for
 
     def take(self) -> object:
-        """What the coroutine waits for. The next `send` is its next step."""
+        """Returns what the coroutine waits for. After that, the next `send` runs the next step of the coroutine."""
         waits_for, self._waits_for = self._waits_for, _NOTHING
         return waits_for
 
     def put_back(self, waits_for: object) -> None:
-        """The opposite of `take`."""
+        """Undoes `take`: the next `send` returns `waits_for`."""
         self._waits_for = waits_for
 
     def throw(self, *error: Any) -> Any:
@@ -65,16 +66,19 @@ class Rest(Coroutine[Any, Any, T]):
 
 
 def _noted(waits_for: object) -> object:
-    """What a step of a coroutine waits for. As a task does, lets others wait for the same future."""
+    """Returns what a step of a coroutine waits for. Resets the mark of a future, as a task does, so that other
+    coroutines can wait for the same future.
+    """
     if isinstance(waits_for, asyncio.Future):
         waits_for._asyncio_future_blocking = False
     return waits_for
 
 
 class Waiting(Generic[T]):
-    """Runs a rest to its end, and then calls `on_end` with itself.
+    """Runs a rest to its end, and then calls `on_end` with this `Waiting`.
 
-    A task costs some 5 microseconds. Most handlers that wait do so once, for one future: its callback runs their rest.
+    A task costs some 5 microseconds. Most handlers that wait do so once, for one future. A callback of this future runs
+    the rest of the handler, so no task is needed.
     """
 
     __slots__ = ("_future", "_is_cancelled", "_loop", "_on_end", "_rest", "_result", "error")
@@ -147,7 +151,7 @@ class Waiting(Generic[T]):
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> T | Rest[T]:
-    """Runs a coroutine to its first wait. Returns its result, or what is left of it."""
+    """Runs a coroutine to its first wait. Returns its result if it has ended, or else its rest."""
     global _steps
     _steps += 1
     try:
@@ -174,8 +178,9 @@ class _TimeLimit(asyncio.Timeout):  # type: ignore[misc]  # final, but only for 
 
 
 def time_limit(seconds: float | None) -> asyncio.Timeout:
-    """As `asyncio.timeout`, also in a coroutine that runs without a task.
+    """Returns a timeout like `asyncio.timeout`, which can also be entered in a coroutine without a task.
 
-    A timeout cancels the task in which it is entered. So the coroutine pauses first, which gives it a task.
+    A timeout cancels the task in which it was entered. So a coroutine without a task pauses first: the pause gives it
+    a task.
     """
     return _TimeLimit(None if seconds is None else asyncio.get_running_loop().time() + seconds)

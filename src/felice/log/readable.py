@@ -94,7 +94,7 @@ class ReadableLog:
         return LogOffline(self._offline)
 
     def broken(self, name: str, what: str, **facts: object) -> BrokenInvariant:
-        """Takes the log offline until the broker restarts, because an invariant is broken. Returns what to raise."""
+        """Takes the log offline until the broker restarts, because an invariant is broken. Returns the error."""
         error = BrokenInvariant(name, what, **facts)
         self._fail(error)
         return error

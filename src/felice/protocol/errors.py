@@ -215,10 +215,10 @@ class ApiError(Exception):
 
 
 class BrokenInvariant(ApiError):
-    """A promise of docs/invariants.md does not hold, because of a bug or of damage: `name` is its number there.
+    """A promise of docs/invariants.md does not hold, because of a bug or of damage. `name` is its number in that page.
 
-    Whoever finds it stops what is affected, for example the partition, and reports it once. `facts` are the values
-    that contradict the promise.
+    The code that catches this error stops the affected part, for example a partition, and logs the error once. `facts`
+    are the values that contradict the promise.
     """
 
     def __init__(self, name: str, what: str, **facts: object) -> None:

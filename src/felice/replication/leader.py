@@ -95,7 +95,7 @@ class Leader:
         self.broker_id = broker_id
         self.epoch = image.leader_epoch
         self.epoch_start_offset = epoch_start_offset
-        # The largest high watermark of this epoch: it never falls within it.
+        # The largest high watermark of this leader epoch, in which the high watermark never falls.
         self.high_watermark = UNKNOWN
         self.followers: dict[int, FollowerProgress] = {}
         self.proposal: IsrProposal | None = None
@@ -231,7 +231,7 @@ class Leader:
         return max(high_watermark, lowest)
 
     def is_held_by_all(self, offset: int) -> bool:
-        """R1: whether every other member of the maximal ISR has all records below `offset`, as far as it said."""
+        """R1: whether every other member of the maximal ISR has reported a log end offset of at least `offset`."""
         maximal_isr = self.isr if self.proposal is None else self.maximal_isr
         for replica, follower in self.followers.items():
             if follower.log_end_offset < offset and replica in maximal_isr:

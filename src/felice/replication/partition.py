@@ -121,7 +121,7 @@ class Partition(Replica):
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"leader epoch {image.leader_epoch} is before epoch {self.log.epochs.latest} of the log",
             )
-        # A member without a replica may be here: the first shrinkage takes it out.
+        # The ISR may have a broker without a replica here: the first ISR change removes it.
         if self._broker_id not in image.isr:
             raise self._isr_broken(image.isr)
         end_offset = self.log.log_end_offset

@@ -127,8 +127,8 @@ class Replica:
         self._fail(ApiError(reason))
 
     def _stop(self, name: str, what: str, **facts: object) -> BrokenInvariant:
-        """Serves nothing until the broker restarts, because an invariant is broken. Waiting and later requests get the
-        error. Returns it, for callers that must raise it.
+        """Stops this replica until the broker restarts, because an invariant is broken. Waiting and later requests get
+        the error. Returns the error, for callers that must raise it.
         """
         facts = {"high_watermark": self.high_watermark, "log_end_offset": self.log.log_end_offset, **facts}
         error = self.log.broken(name, what, leader_epoch=self.leader_epoch, **facts)

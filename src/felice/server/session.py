@@ -387,7 +387,7 @@ class Session(asyncio.BufferedProtocol):
         try:
             return begin(self.listener.handlers[api_key](request.message, context))
         except asyncio.CancelledError as error:
-            # What the handler needed was cancelled. Of this request only, and not of the turn.
+            # Something that the handler awaits was cancelled. This ends the connection, and not the turn.
             raise CloseConnection("the request was cancelled") from error
 
     def _answer(self, request: Request, answer: object) -> int:

@@ -39,7 +39,7 @@ _FINAL = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._AUTO_OFF
 _CHECK_S = 1.0
 
 OnRecord = Callable[[CompactedRecord], Awaitable[None] | None]
-"""What is done with a record. If it is awaitable, no other record is passed on before it is done."""
+"""Gets each record. If it returns an awaitable, it gets the next record only when this awaitable is done."""
 
 
 async def _ask_nothing(callback: Callable[..., object], partitions: object) -> None:

@@ -364,14 +364,14 @@ class Delivery:
     def _advance(self, fetched: Fetched, offset: int) -> None:
         """Move the position on, unless the piece is stale.
 
-        K1: the position goes back only for a seek, which makes the piece stale first.
+        K1: the position goes back only for a seek. A seek marks what was fetched before it as stale.
         """
         if fetched.stale:
             return
         partition = fetched.partition
         if offset < (partition.position or 0):
             position = partition.position
-            # The application may continue it, after a seek if it likes.
+            # The application may resume the partition, with or without a seek.
             partition.pause()
             raise failure(
                 KafkaError._INCONSISTENT,

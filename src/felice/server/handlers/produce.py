@@ -91,7 +91,7 @@ _WITHOUT_LOG_START = (
 ProduceAnswer: TypeAlias = ProduceResponse | NoReply
 _Pending: TypeAlias = list[tuple[PartitionProduceResponse, Partition, AppendInfo]]
 _Appended: TypeAlias = tuple[ProduceResponse, _Pending]
-"""The response, and the rows of it that are not acknowledged yet."""
+"""The response, and the rows of this response that wait for an acknowledgement."""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ _NO_TRANSACTION = Agreement()
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | NoReply:
-    """Appends at once; if the request is large, or its transaction's coordinator is asked, after pauses.
+    """Appends at once. If the request is large, or the coordinator of its transaction is asked, appends after pauses.
 
     NO_REPLY for acks=0.
     """
