@@ -77,7 +77,7 @@ _READY = "The SQL server is ready on "
 @click.option(
     "--queries-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run the statements of this file, and take no others that change something.",
+    help="Run the statements of this file, and refuse other statements that change something.",
 )
 @click.option(
     "--property",
@@ -137,9 +137,9 @@ def sql_server(
     felice sql-server --property auto.offset.reset=earliest --users sql.users
     felice sql-server --queries-file payments.sql
 
-    Clients of ksqlDB use it as it is, over HTTP/1.1 or HTTP/2. Ctrl-C stops it, and its queries after their batches; at
-    the next start they continue. Of several servers with one service id, one runs the queries, and another takes over
-    if it ends; give them one directory of --checkpoint.
+    The server has ksqlDB's REST API, over HTTP/1.1 and HTTP/2. Ctrl-C stops the server, and each query after its batch;
+    queries continue at the next start. If several servers have the same service id, one of them runs the queries, and
+    another takes over when that one ends. Give them the same --checkpoint, and each its own --advertised-url.
     """
     try:
         import felice.spark  # noqa: F401
