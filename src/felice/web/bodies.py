@@ -29,7 +29,7 @@ _BODY: Final = "felice.body"
 
 
 def use_long(request: Request) -> bool:
-    """States that the handler reads the rest of the body for as long as it comes, and keeps no part of it.
+    """States that the handler reads the body until the client ends it, and keeps no part of it.
 
     Call it when the request is known to be good: no limit of size or time ends it. Returns False, and changes nothing,
     in HTTP/1.1: most clients read nothing there before they have sent everything.

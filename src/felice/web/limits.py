@@ -19,7 +19,7 @@ class Limits:
     bodies_bytes: int = 64 * 1024 * 1024
     """The bodies of all requests together, until they are answered."""
     connections: int = 100
-    """Each stream of HTTP/2 counts as one; a connection of HTTP/2 has at most so many."""
+    """Each stream of HTTP/2 counts as one connection. One connection of HTTP/2 has at most this many streams."""
     half_requests: int = 32
     """The connections and streams among them whose request is not complete."""
     unread_answers: int = 32

@@ -1,4 +1,5 @@
-"""HTTP/2 (RFC 9113) for every server of the web stack, on the library `h2`, which is optional.
+"""HTTP/2 (RFC 9113) for every server of the web stack, with the library `h2`, which is optional.
 
-`switching` finds a client that speaks it, and works without `h2`. Everything else here is imported with the first one.
+`switching` recognises clients of HTTP/2, and works without `h2`. A server imports the other modules of this package
+when the first client of HTTP/2 connects.
 """

@@ -1,4 +1,4 @@
-"""How much work without use a client may cause on one connection; pure.
+"""Limits the frames that ask for nothing which a client may send on one connection; pure.
 
 Keeps true: a client that sends frames which cost the server something and ask for nothing (PING, SETTINGS, PRIORITY,
             WINDOW_UPDATE, resets, empty DATA, unknown kinds) may send `BURST` of them at once, and then `PER_SECOND`.
@@ -31,7 +31,7 @@ class Calm:
         self._left = min(BURST, self._left + count)
 
     def spend(self, cost: int) -> bool:
-        """Takes the cost of a frame. Returns False if the client must go."""
+        """Takes the cost of a frame. Returns False if the account has too little, and the connection must end."""
         self._left -= cost
         if self._left < 0:
             now = self._now()

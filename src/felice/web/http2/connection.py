@@ -1,14 +1,14 @@
 """One connection of HTTP/2: between asyncio, `h2` and the streams.
 
 Keeps true: every wait for the client ends. The preface and the head of a request have `head_s`, another frame `body_s`,
-            the next request `idle_s`, a client that does not read `unread_s`. Which stream gives way when there are
-            too many, decides `crowd`, together with the connections of HTTP/1.1. A connection without streams is a
-            member itself.
+            the next request `idle_s`, a client that does not read `unread_s`. When there are too many streams and
+            connections of HTTP/1.1, `crowd` decides which of them is closed. A connection without streams is a
+            member of the crowd itself.
             At most as many streams run as the server may have connections; those that the client has reset count
             until the application has ended (CVE-2023-44487). While the server is full, a connection has `FEW`.
-            Work without use is limited (`calm`), a header block has `HEADS` times `head_bytes`, and what waits to be
-            sent is bounded: above `_MOST_UNSENT` nothing of this client is read.
-            No bytes of clients hold the event loop (`turns`).
+            Frames that ask for nothing are limited (`calm`). A header block has at most `HEADS` times `head_bytes`.
+            While more than `_MOST_UNSENT` bytes wait to be sent, nothing of this client is read.
+            To read the bytes of clients never holds the event loop for long (`turns`).
             A client that is still sending when its answer is complete may send on for `linger_s`, as in HTTP/1.1.
             A connection that ends says so (GOAWAY), and which streams it has not begun.
 How:        frames are given to `h2` one by one, GOAWAY excepted: after one, sent or received, `h2` ends all streams,
@@ -70,13 +70,13 @@ from felice.web.shared import Shared, has_unread
 _log = logging.getLogger("felice.web")
 
 HEADS: Final = 4
-"""A head up to so many times its limit gets an answer that says so; a larger one ends the connection."""
+"""A head above `head_bytes` gets an error as its answer. Above `HEADS` times `head_bytes` it ends the connection."""
 FEW: Final = 2
-"""So many streams a connection may have while the server is full: a client with many does not keep out one with few."""
+"""How many streams a connection may have while the server is full: a client with many must not keep out others."""
 _MOST_UNSENT: Final = 128 * 1024
 _AGAIN_S: Final = 0.02
 _TABLE_BYTES: Final = 4096
-"""Of HPACK, in each direction. A client may allow more, which the server does not use."""
+"""The size of HPACK's table in each direction. The server does not use more, even if a client allows more."""
 _WINDOW_BYTES: Final = 65_535
 _SMALL_BYTES: Final = 256
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -91,7 +91,7 @@ class _H2(H2Connection):
 
 
 class Http2Connection(asyncio.Protocol):
-    """A connection. asyncio calls its methods, `crowd` calls `give_way`, and streams those of `Wire`."""
+    """A connection. asyncio calls its methods, `crowd` calls `give_way`, and streams call the methods of `Wire`."""
 
     def __init__(self, shared: Shared, loop: asyncio.AbstractEventLoop) -> None:
         self._shared, self._loop = shared, loop
@@ -109,13 +109,13 @@ class Http2Connection(asyncio.Protocol):
         self._frames = Frames(most)
         self._calm = Calm(loop.time)
         self._streams: dict[int, Stream] = {}
-        """Those whose application runs."""
+        """The streams whose application runs."""
         self._lingering: dict[int, asyncio.TimerHandle] = {}
-        """Streams that are answered and whose request still comes: it is dropped."""
+        """Streams that were answered before their request was complete. The rest of the request is read and dropped."""
         self._blocked: dict[Stream, None] = {}
         self._has_room = False
         self._awaited: tuple[str, int] | None = None
-        """What of the client has a limit of time now, and which one of its kind."""
+        """What the connection waits for under a time limit now: its kind, and its number among those of this kind."""
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Handle | None = None

@@ -1,6 +1,7 @@
 """One request of HTTP/2 and its answer, as the application sees them (ASGI).
 
-Keeps true: of a body no more is kept than the client's window allows: what the application has taken opens it again.
+Keeps true: of a body no more is kept than the client's window allows. When the application has taken bytes, the
+            window opens for as many.
             A part of an answer waits until the client has room for it, so an application that sends faster than its
             client reads waits, and nothing piles up.
             A client that reads less than a piece in `unread_s` loses its answer.

@@ -1,7 +1,7 @@
 """Divides the time of the event loop between the connections of HTTP/2; pure.
 
-Keeps true: all connections together read frames for `TURN_S`, and one for `SHARE_S`, before all else that the event
-            loop has to do. Those that have not read all their frames go on in the order in which they came.
+Keeps true: in one turn of the event loop all connections together read frames for `TURN_S`, and each for `SHARE_S`.
+            Connections that have not read all their frames continue in the next turn, in the order in which they came.
 """
 
 from __future__ import annotations
