@@ -109,7 +109,9 @@ class BrokerLedger:
 
 
 def last_decision(coordinators: BlockingCoordinators, query_id: str) -> Decision | None:
-    """The last decision of a query; None before the first. A driver that took over knows that it stays."""
+    """The last decision of a query; None before the first one. If this driver has fenced older drivers, no decision
+    can follow it unless this driver makes it.
+    """
     prefix = task_prefix(query_id)
     rows = coordinators.committed(sink_group(query_id)).values()
     decisions = [from_metadata(row.offset, row.metadata, prefix) for row in rows]

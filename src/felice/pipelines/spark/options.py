@@ -191,7 +191,7 @@ class SinkOptions:
     identified: tuple[str, int] | None = None
     """For a batch write: the values of `txnAppId` and `txnVersion`."""
     missing_topic_s: float = math.inf
-    """So long a task waits for a topic of which brokers say that it does not exist. No wait is longer than
+    """How long a task waits for a topic that does not exist, as brokers say. No wait is longer than
     `delivery.timeout.ms`.
     """
 

@@ -144,13 +144,13 @@ def stop(spark: SparkSession | SparkContext) -> None:
 
 
 def has_java_ended() -> bool:
-    """Whether this process had started a Java, which has ended."""
+    """Whether this process has started a Java process that has ended."""
     process = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is not None
 
 
 def forget_ended_java() -> None:
-    """If the Java of this process has ended, let the next session start another: PySpark would go on asking for it."""
+    """If the Java process of this process has ended, let the next session start another. PySpark alone would not."""
     gateway = SparkContext._gateway
     if gateway is None or not has_java_ended():
         return

@@ -64,7 +64,7 @@ class SourceInfo:
     query: str | None = None
     """The id of the query that made it."""
     made_from: tuple[str, ...] = ()
-    """The sources that this query reads: they stay, also when it was terminated."""
+    """The sources that this query reads. They cannot be dropped, even after the query was terminated."""
     text: str = ""
     """The statement that made it."""
 

@@ -48,7 +48,7 @@ def is_on(settings: Mapping[str, str], name: str) -> bool:
 
 
 COMPILED = (START, TOPIC_SETTING, FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME, LIST_LIMIT, SET_LIMIT)
-"""Settings that a query which runs depends on. The others matter when a statement is analysed, or to SELECT."""
+"""The settings that a running query depends on. Others matter only to the analysis of a statement or to SELECT."""
 
 
 def short_name(name: str) -> str:

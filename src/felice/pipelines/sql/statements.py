@@ -41,7 +41,9 @@ class Analyst:
     numbers_queries: bool = True
     """Whether ids of queries end with a number, as ksqlDB's; without it they stay when statements are put between."""
     is_replay: bool = False
-    """Whether the statement was accepted before, perhaps by an older version: rules that only protect do not hold."""
+    """Whether the statement was accepted before, perhaps by an older version. Then checks that only prevent mistakes
+    are left out.
+    """
 
 
 @dataclass(frozen=True, slots=True)

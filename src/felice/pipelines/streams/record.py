@@ -154,7 +154,7 @@ class Step(NamedTuple):
     """Sends `key_bytes` and `value_bytes` to this topic: adds them to `sent`."""
     sent: Any = None
     may_skip: bool = False
-    """Whether it sends nothing for some records."""
+    """Whether the statement sends nothing for some records."""
 
     def sets(self, name: str) -> bool:
         """Whether what follows has another `timestamp`, or other `headers`."""

@@ -201,7 +201,7 @@ class Task:
         self._set_aside_last: int | None = None
         """The position of the last record of the group that became a dead letter."""
         self._checked = _topics_that_skip([node.sink for node in part.nodes if node.sink is not None])
-        """Of the records for these topics, those that a broker would refuse are left out."""
+        """The topics for which the task leaves out records that a broker would refuse."""
         self._taking_aside = Sending(self._send_from_side)
         self._aside: list[Aside] = []
         """Records that functions and error policies send. They are put between the others afterwards, because a row of
@@ -669,7 +669,7 @@ def _shown(format_: Format, value: Any) -> bytes | None:
 
 
 def _topics_that_skip(sinks: Sequence[TopicFormats]) -> set[str]:
-    """The topics for which each record that they cannot have is only counted: such records may be found together."""
+    """The topics whose records that a broker would refuse are only counted. Such records can be found in one pass."""
     if any(one.topic_of for one in sinks):
         return set()
     others = {one.topic for one in sinks if one.on_bad_record != SKIP or one.partition_of}

@@ -17,7 +17,7 @@ MetadataOf = Callable[[], RecordMetadata | None]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a generated function returns: one that says little is fast."""
+    """The form of the results of a generated function. Forms with fewer parts are faster."""
 
     targets: str
     """The names that the results are assigned to."""
@@ -25,7 +25,7 @@ class Shape:
     """The statement around what follows."""
     _result: str
     nothing: str
-    """The text of no result."""
+    """The text that stands for no result."""
 
     def result(self, key: str, value: str, timestamp: str = "timestamp") -> str:
         """The text of one result."""

@@ -269,7 +269,7 @@ class Compilation:
 
 
 def changed_state(before: QueryPlan, after: QueryPlan) -> str | None:
-    """What of a query another plan of it could not go on with, because of its state; None if it can.
+    """The part of a query that the new plan must not change, because it could not use the state then; None if it can.
 
     A table deletes a row when it no longer fulfils a condition. Under another condition, rows of the result would never
     be deleted, and aggregates would take out rows that they never had. So conditions of tables stay.

@@ -153,7 +153,7 @@ def check_pull(query: Query, plan: QueryPlan) -> None:
 
 
 def check_clauses(query: Query, source: SourceInfo) -> None:
-    """The checks of `check_pull` that need no plan. They come first, so their errors do, too. Raises `SqlError`."""
+    """The checks of `check_pull` that need no plan. They come before all others. Raises `SqlError`."""
     for clause, given in (
         ("JOIN", query.joins),
         ("WINDOW", query.window),

@@ -1,7 +1,7 @@
 """The records of the command topic: the statements that changed the catalogue, in their order.
 
 Keeps true: each record has a key of its own, so that compaction removes none. A statement is kept with the settings
-            and the facts with which it was accepted.
+            and the facts with which it was accepted (docs/formats.md).
 """
 
 from __future__ import annotations

@@ -22,17 +22,17 @@ from felice.config.properties import parse_properties
 from felice.dataclass import dataclass
 
 PREFIX = "ksql.connect."
-"""How the options begin, which are ksqlDB's."""
+"""The prefix of the options, which are ksqlDB's."""
 URL, TIMEOUT_MS = f"{PREFIX}url", f"{PREFIX}request.timeout.ms"
 SOURCE, FILE, RELOAD = (f"{PREFIX}basic.auth.credentials.{name}" for name in ("source", "file", "reload"))
 TLS = f"{PREFIX}ssl."
-"""How the options of TLS begin; the rest of their names is that of Kafka's clients."""
+"""The prefix of the TLS options; the rest of a name is as in Kafka's clients."""
 DEFAULT_URL = "http://localhost:8083"
 DEFAULT_TIMEOUT_S = 5.0
 _LONGEST_TIMEOUT_MS = 3_600_000
 _OPTIONS = (URL, TIMEOUT_MS, SOURCE, FILE, RELOAD)
 _SHOWN = ("location", "type", "algorithm", "protocol", "protocols", "suites")
-"""How the names of those options of TLS end that hold no secret."""
+"""The endings of the names of TLS options without a secret."""
 MAX_ANSWER_BYTES = 16 << 20
 _LARGE_BYTES = 1 << 16
 """A longer answer is parsed in a thread."""
@@ -40,7 +40,7 @@ _LOG_IN = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 class WorkerFailed(Exception):
-    """What a worker refused, or why it gave no answer. `status` is the HTTP status for the client."""
+    """Why a worker refused a request or did not answer it. `status` is the HTTP status for the client."""
 
     def __init__(self, message: str, status: int = HTTPStatus.INTERNAL_SERVER_ERROR) -> None:
         super().__init__(message)

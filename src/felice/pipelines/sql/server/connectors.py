@@ -1,6 +1,7 @@
 """Statements about connectors: CREATE, DROP, DESCRIBE and SHOW, which a Connect worker answers.
 
-They are no commands: the worker keeps its connectors, and another server asks the same worker.
+These statements are not written to the command topic: the worker keeps its connectors, and every server asks the same
+worker.
 """
 
 from __future__ import annotations

@@ -36,22 +36,21 @@ class HeldQuery:
     users: Mapping[str, object]
     is_paused: bool = False
     own_settings: frozenset[str] = frozenset()
-    """The settings that the statement had; the others are those of the server."""
+    """The names of the settings that the statement had. All other settings are those of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a command does: its statement, without the semicolon in the text, and what that changes."""
+    """What a command does: its statement, the text of the statement without semicolon, and its change."""
 
     statement: Statement | None
-    """None for the end of the cluster."""
+    """None for `/ksql/terminate`."""
     text: str
     change: Change
 
 
 TERMINATE_CLUSTER = "cluster/TerminateCluster/terminate"
-"""The id of the command that ends everything. Its settings have the topics that are deleted then, and
-their subjects."""
+"""The id of the command of `/ksql/terminate`. Its settings have the topics and subjects to delete."""
 DELETED_TOPICS = "deleteTopicList"
 DELETED_SUBJECTS = "deletedSubjects"
 
@@ -85,7 +84,7 @@ class Engine:
         self.queries: dict[str, HeldQuery] = {}
         self._apps: dict[str, _Built] = {}
         self._prepared: dict[str, _Built] = {}
-        """What statements that were analysed since then would run, by the ids of queries."""
+        """The applications of statements that were analysed and not applied yet, by the ids of queries."""
         self.faults: Mapping[str, str] = {}
         """Why queries could not be built, by their ids, when they last had to run."""
         self.deleted_topics: Sequence[str] | None = None
@@ -265,7 +264,7 @@ def _compiled(settings: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _with(held: HeldQuery, given: SetProperty) -> HeldQuery:
-    """A query after ALTER SYSTEM: what its statement had set stays."""
+    """A query after ALTER SYSTEM. Settings that the query's statement had stay as they are."""
     if short_name(given.name) in held.own_settings:
         return held
     changed = dict(held.settings)
@@ -274,7 +273,7 @@ def _with(held: HeldQuery, given: SetProperty) -> HeldQuery:
 
 
 def _check_log(held: HeldQuery) -> None:
-    """Raise `SqlError` if the processing log would go to a topic of the query: its entries are none of its rows."""
+    """Raise `SqlError` if the processing log would go to a topic of the query: its entries are no rows of it."""
     topic = held.settings.get(TOPIC_SETTING)
     if topic is not None and topic in {
         held.query.sink.topic,

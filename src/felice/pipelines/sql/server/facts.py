@@ -1,4 +1,4 @@
-"""What an analysis was told of the cluster, the registry and the server, kept with its statement.
+"""The facts of the cluster, the registry and the server that an analysis used, kept with its statement.
 
 Keeps true: a statement that is applied again, after a restart or by another server, is told the same, also if topics,
             schemas and the server's settings have changed since. So all servers come to the same catalogue.
@@ -21,12 +21,12 @@ from felice.pipelines.sql.types import resolved, text_of
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Partitions by topic, and columns by subject. None stands for what does not exist."""
+    """Partitions by topic, and columns by subject. None: the topic or the subject does not exist."""
 
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     schemas: Mapping[str, Columns | None] = field(default_factory=dict)
     settings: Mapping[str, str] | None = None
-    """Those of the server that decide what a stream or table is; None: the statement was kept without them."""
+    """The settings of the server that decide what a stream or table is. None: an older server kept the statement."""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -55,7 +55,7 @@ class Facts:
 
 
 class Noted:
-    """Surroundings that remember what they told."""
+    """Surroundings that note each answer which they give."""
 
     def __init__(self, asked: Surroundings) -> None:
         self._asked = asked
@@ -87,7 +87,7 @@ class Noted:
 
 
 class Remembered:
-    """Surroundings that tell what they told before."""
+    """Surroundings that answer from facts, and ask neither brokers nor the registry."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

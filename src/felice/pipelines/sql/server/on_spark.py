@@ -44,7 +44,7 @@ class _Wanted:
     """Why it failed, or could not be started."""
     behind: int | None = None
     is_overdue: bool = False
-    """Whether it failed because a function did not return in time."""
+    """Whether the query failed because a function did not return in time."""
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -68,9 +68,9 @@ class SparkQueries:
         self._known: frozenset[str] | None = None
         self._hosted: frozenset[str] = frozenset()
         self._wish = 0
-        """Counts what was wanted."""
+        """The number of the last change of the wanted applications."""
         self._done = -1
-        """The last wish that a turn has seen to."""
+        """The number of the last change that was carried out."""
         self._host: Host | None = None
         self._host_reason: str | None = None
         """Why the host cannot start."""
@@ -114,7 +114,7 @@ class SparkQueries:
         }
 
     def running(self) -> frozenset[str] | None:
-        """The applications that the host runs; None until it has what was last wanted."""
+        """The applications that the host runs; None until the last change was carried out."""
         with self._lock:
             return self._hosted if self._done == self._wish else None
 

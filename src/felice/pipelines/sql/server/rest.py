@@ -63,7 +63,7 @@ PIECE = 1 << 16
 LONGEST_LINE = 2 << 20
 """Bytes of a row that is inserted."""
 MOST_INSERTING = 50
-"""Requests of /inserts-stream at a time: in HTTP/2 they may last."""
+"""How many requests of /inserts-stream a server takes at a time. In HTTP/2 such a request may stay open."""
 Handler = Callable[["Server", Request], Awaitable[Response]]
 
 
@@ -93,7 +93,7 @@ class Asked:
     settings: Mapping[str, str]
     variables: Mapping[str, str]
     number: int | None
-    """That of a command which must be applied before the statements run."""
+    """The number of the command that must be applied before the statements run."""
 
 
 def routes(service: SqlService, at_leader: AtLeader) -> list[Route]:
@@ -208,7 +208,7 @@ async def _status(server: Server, request: Request) -> Response:
 
 
 async def _terminate(server: Server, request: Request) -> Response:
-    """POST /ksql/terminate: the end of the cluster, and of the topics in `deleteTopicList`."""
+    """POST /ksql/terminate: ends the cluster, and deletes topics of queries that match `deleteTopicList`."""
     if (answer := await _of_leader(server, request)) is not None:
         return answer
     body = await _object(request)
@@ -436,7 +436,9 @@ class _Lines:
 
 
 class _Exchange(StreamingResponse):
-    """An answer that is made while its request still comes. What ends the request, its content sees itself."""
+    """An answer that is sent while its request is still open. The content of the answer itself notices the end of the
+    request.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self.body_iterator):  # type: ignore[type-var]

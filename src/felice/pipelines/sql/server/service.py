@@ -112,7 +112,7 @@ class Deployment:
     worker: WorkerAddress = field(default_factory=WorkerAddress)
     """The Connect worker that has the connectors."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What only the start of the server decides, as SHOW PROPERTIES shows it."""
+    """The options of the server's start that SHOW PROPERTIES shows and SET cannot change."""
 
     @property
     def topic(self) -> str:
@@ -122,7 +122,7 @@ class Deployment:
 
 @dataclass(slots=True)
 class _Pending:
-    """A command that is written, as its record and as what it does."""
+    """A command that is being written: its record, and what the command does."""
 
     record: tuple[bytes, bytes]
     read: Read
@@ -163,7 +163,7 @@ class SqlService:
         self.statuses: dict[str, str] = {}
         """What the last commands did, by their ids; the last one of an id counts."""
         self._identity: str | None = None
-        """That of the command topic."""
+        """The topic id of the command topic."""
         self.on_terminated: Callable[[], None] = lambda: None
         """Called when this server reads that the cluster was terminated."""
         self._one_at_a_time = asyncio.Lock()
@@ -548,9 +548,8 @@ class SqlService:
             )
 
     async def terminate(self, patterns: Sequence[str]) -> Entity:
-        """End all queries with their state, and delete the command topic, and of the topics that queries made those
-        that match a pattern as a whole. What failed may be asked for again. Raises `StatementFailed` and
-        `KafkaException`.
+        """End all queries and delete their state, the command topic, and the topics of queries whose whole name matches
+        a pattern. A request that failed may be sent again. Raises `StatementFailed` and `KafkaException`.
         """
         text = "TERMINATE CLUSTER"
         try:
@@ -579,8 +578,8 @@ class SqlService:
         await self._write(command, engine.read(command))
 
     async def _clean_up(self) -> None:
-        """Delete the topics of a cluster that was terminated, the one with its commands last. So if that is gone, all
-        are: those of their names belong to another cluster, which began after this one.
+        """Delete the topics of a cluster that was terminated, and the command topic last. If the command topic was
+        deleted already, all others were, too: topics of these names then belong to another cluster, which began later.
         """
         await self._queries_end(None)
         try:

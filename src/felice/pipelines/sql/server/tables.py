@@ -4,7 +4,8 @@ Keeps true: rows and the offsets up to which they were read are written in one t
             follower continues where the file ends, and never counts a record twice or leaves one out.
             A file of a topic that was deleted, or made again, is thrown away.
 How:        one connection for the follower; each reader has its own. Write-ahead logging lets them read meanwhile.
-            They read pages: what an open SELECT may still see cannot leave the log, which would grow without bound.
+            Readers read in pages: while a SELECT is open, SQLite cannot remove the rows that it may still see from its
+            log, and the log would grow without bound.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CREATE TABLE IF NOT EXISTS rows (key BLOB PRIMARY KEY, value BLOB NOT NULL, time
 _PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA busy_timeout=10000")
 MOST_AT_ONCE = 5_000
 PAGE_ROWS, PAGE_BYTES = 500, 1 << 20
-"""What a reader takes out of the file at once; the last row may exceed it."""
+"""The most rows and bytes of a page. The last row may exceed the bytes."""
 POLL_S = 0.2
 RETRY_S = 1.0
 CAUGHT_UP_S = 30.0

@@ -83,7 +83,7 @@ class _TimeOver(BaseException):
 
 @contextmanager
 def interruptible(seconds: float | None = None) -> Iterator[None]:
-    """Ends the block, without an error, after so many seconds, and lets Ctrl-C end it. Only in the main thread.
+    """Ends the block, without an error, after this many seconds or at Ctrl-C. Works only in the main thread.
 
     Python runs the handler of a signal between two of its instructions. One that comes just before a read begins would
     be handled only when data comes, perhaps hours later; the timer ends the read, and Python begins it again.

@@ -1,5 +1,5 @@
 """The error that names the Apps which failed, as it passes from a worker through Spark's Java to the driver; and the
-limit of time of an App's code, after which it has failed.
+time limit of an App's code. An App whose code exceeds the limit has failed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Failed:
     incarnations: tuple[str, ...]
     error: str
     is_overdue: bool = False
-    """Whether they did not return in time: all Apps waited for them."""
+    """Whether the code of these Apps exceeded its time limit, so that all other Apps waited."""
 
 
 def failed_in(text: str) -> Failed | None:
@@ -54,18 +54,18 @@ def failed_in(text: str) -> Failed | None:
 
 
 class Overdue(BaseException):
-    """An App's code did not return in time. Not an `Exception`, which that code may catch."""
+    """An App's code exceeded its time limit. This is no `Exception`, because the App's code may catch every one."""
 
 
 _TOLD_CALLS = 2
 _AGAIN_S = 1.0
-"""Code that catches everything is interrupted again."""
+"""How long after the first signal the next one comes, for code that catches everything."""
 
 
 @contextmanager
 def within(limit_s: float) -> Iterator[None]:
-    """Raise `Overdue` in this block when it takes longer. It ends code of Python, and waiting; code of other languages
-    ends when it returns to Python.
+    """Raise `Overdue` in this block when it takes longer than `limit_s`. This ends code of Python, and waits. Code of
+    other languages goes on until it returns to Python.
 
     A signal can do so in the main thread, in which Spark runs the tasks of its workers. Elsewhere there is no limit.
     """
@@ -106,7 +106,7 @@ def within(limit_s: float) -> Iterator[None]:
 
 @contextmanager
 def named(incarnation: str, limit_s: float | None = None) -> Iterator[None]:
-    """Errors in this block are the App's, and so is that it takes longer than a limit."""
+    """Names the App in an error that this block raises, also if the block exceeds the time limit."""
     try:
         with nullcontext() if limit_s is None else within(limit_s):
             yield

@@ -102,7 +102,7 @@ _TOPIC_WITHIN_S = 5.0
 """Brokers need a moment to make a topic."""
 _DECISION_WITHIN_MS = 10_000
 _FINE_AFTER_S = 10.0
-"""A query that runs so long after a failure of no App is fine again, also if there is nothing to read."""
+"""After an error that no App caused, a query that runs for so long has recovered, even without records to read."""
 _JAVA_ENDED = "Spark's Java has ended; it is started again"
 
 log = logging.getLogger(__name__)
@@ -288,7 +288,7 @@ class Host:
 
     @property
     def trouble(self) -> str | None:
-        """Why no App makes results at present, though none has failed; None while they do."""
+        """Why no App can write results at present, although no App has failed; None while Apps can."""
         return self._failure or self._outages.reason or self._trouble
 
     def _plan(self) -> HostPlan:

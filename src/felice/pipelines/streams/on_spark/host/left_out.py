@@ -13,7 +13,7 @@ from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.task import Task
 
 AGGREGATE = f"collect_list(if(part = {DROPPED}, struct(topic, origin, count), null)) as left_out"
-"""A list: Apps come and go while the query runs, and its columns stay."""
+"""A list, because Apps come and go while the query runs, and a query of Spark cannot change its columns."""
 _SKIPPED = "skipped"
 
 Progress = Mapping[str, Any]
@@ -30,7 +30,7 @@ def counts_of(
 
 
 def counts_of_tasks(incarnation: str, tasks: Iterable[Task]) -> Iterator[pa.RecordBatch]:
-    """The same of tasks without state, which are made for a batch."""
+    """The packs that report what tasks without state left out in a batch."""
     for task in tasks:
         yield from counts_of(incarnation, task.skipped, task.take_dropped())
 
@@ -43,7 +43,7 @@ class LeftOut:
         self._last = -1
 
     def add(self, last: Progress, recent: Callable[[], Iterable[Progress]]) -> None:
-        """Count the batches up to the last report. `recent` has those before it, too, and takes longer."""
+        """Count the batches up to the last report. `recent` also returns earlier reports, and takes longer."""
         for one in (last,) if int(last["batchId"]) <= self._last + 1 else recent():
             found = one["observedMetrics"].get(METRICS)
             if found is None or not one["numInputRows"] or int(one["batchId"]) <= self._last:

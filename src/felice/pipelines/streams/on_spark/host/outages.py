@@ -1,4 +1,7 @@
-"""Whether brokers answer: a query waits for them in silence, and its Apps must not count as running meanwhile."""
+"""Asks whether brokers answer.
+
+While no broker answers, a query of Spark waits and raises no error. Its Apps must not count as running in this time.
+"""
 
 from __future__ import annotations
 
