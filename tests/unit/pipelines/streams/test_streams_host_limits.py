@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -16,11 +17,14 @@ pytest.importorskip("pyspark")
 from felice.client.blocking import BlockingConfig
 from felice.client.error import KafkaError, KafkaException
 from felice.pipelines.spark.commit import Decision
+from felice.pipelines.streams.on_spark.directory import Checkpoint, write_durably
 from felice.pipelines.streams.on_spark.host import host as host_module
 from felice.pipelines.streams.on_spark.host.failing import Failed, HostedAppsFailed, failed_in, named
 from felice.pipelines.streams.on_spark.host.host import Host, attempts_of_tasks
 from felice.pipelines.streams.on_spark.host.left_out import LeftOut, counts_of
 from felice.pipelines.streams.on_spark.host.outages import Outages
+from felice.pipelines.streams.on_spark.host.plans import HostPlan, PlanFiles
+from felice.pipelines.streams.on_spark.host.positions import Positions
 from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.streams import App, TestDriver
 
@@ -170,6 +174,30 @@ def test_a_batch_whose_results_are_decided_is_not_one_to_leave_an_app_out_of(
 
     monkeypatch.setattr(host_module, "last_decision", fail)
     assert not host._is_undecided(7), "brokers that do not answer say nothing"
+
+
+def test_a_plan_runs_when_spark_has_planned_a_batch_with_it(tmp_path: Path) -> None:
+    """A batch that is done may be followed by one that was made with its plan, and is not in the log yet."""
+    host = Host("broker:1", tmp_path)
+    files = PlanFiles(Checkpoint(tmp_path).directory)
+
+    def note(log: str, batch: int, plan: int) -> None:
+        lines = ("v1", "{}", json.dumps(Positions(batch, plan).document()))
+        write_durably(tmp_path / log / str(batch), "\n".join(lines))
+
+    assert host.runs_newest_plan(), "there is none"
+    files.write(HostPlan(1))
+    assert not host.runs_newest_plan()
+    note("offsets", 0, 1)
+    assert host.runs_newest_plan()
+    files.write(HostPlan(2))
+    assert not host.runs_newest_plan(), "the batch is under way"
+    note("commits", 0, 1)
+    assert not host.runs_newest_plan(), "the next batch may be made with plan 1"
+    note("offsets", 1, 2)
+    assert host.runs_newest_plan()
+    note("commits", 1, 2)
+    assert host.runs_newest_plan()
 
 
 def test_brokers_are_asked_now_and_then_whether_they_answer() -> None:

@@ -114,7 +114,7 @@ class SparkQueries:
         }
 
     def running(self) -> frozenset[str] | None:
-        """The applications that the host runs; None until the last change was carried out."""
+        """The applications that the host runs; None until it has what was last wanted, also in its batches."""
         with self._lock:
             return self._hosted if self._done == self._wish else None
 
@@ -135,7 +135,7 @@ class SparkQueries:
         self._stop_host()
 
     def _turn(self) -> bool:
-        """Make the host have what is wanted. Returns whether that could be done."""
+        """Make the host have what is wanted. Returns whether that is done, and no batch of before is under way."""
         with self._lock:
             wanted, known = dict(self._wanted), self._known
         if known is None and not wanted:
@@ -165,7 +165,8 @@ class SparkQueries:
                 self._note(one, None, failures=0)
         started = {id for id, one in wanted.items() if one.is_put}
         self._hosted = frozenset((found.keys() & wanted.keys()) | started)
-        return True
+        # A batch of an older plan still writes, and its producers make topics that are gone.
+        return host.runs_newest_plan()
 
     def _forget(
         self,

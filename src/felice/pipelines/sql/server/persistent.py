@@ -37,5 +37,5 @@ class PersistentQueries(Protocol):
 
     def running(self) -> frozenset[str] | None:
         """The applications that have not ended. None until what was last wanted was seen to: then all others have
-        ended, and the state of those that are not known is gone.
+        ended and write nothing more, and the state of those that are not known is gone.
         """

@@ -30,6 +30,7 @@ class StandIn:
         self.paused: set[str] = set()
         self.failing: dict[str, str] = {}
         self.is_overdue = False
+        self.has_old_batch = False
         self.turns = 0
         self.refusal: str | None = None
         self.told: list[str] = []
@@ -65,6 +66,9 @@ class StandIn:
             else:
                 found[name] = HostedState(State.PAUSED if name in self.paused else State.RUNNING)
         return found
+
+    def runs_newest_plan(self) -> bool:
+        return not self.has_old_batch
 
     def stop(self) -> None:
         self.told.append("stop")
@@ -126,6 +130,20 @@ def test_what_runs_is_unknown_until_the_host_has_what_is_wanted(tmp_path: Path) 
     wait_until(lambda: queries.running() == frozenset())
     assert queries.host.told == ["drop A", "drop B"]
     queries.stop()
+
+
+def test_a_query_runs_until_the_batch_that_was_under_way_has_ended(queries: Queries) -> None:
+    """It wrote to its topic once more, which had just been deleted: so the topic came back."""
+    queries.want(apps("A"), frozenset("A"))
+    wait_until(lambda: queries.running() == {"A"})
+    queries.host.has_old_batch = True
+    queries.want({}, frozenset())
+    settled(queries, "put A", "drop A")
+    turns = queries.host.turns
+    wait_until(lambda: queries.host.turns > turns + 1)
+    assert queries.running() is None
+    queries.host.has_old_batch = False
+    wait_until(lambda: queries.running() == frozenset())
 
 
 def test_a_query_that_was_paused_since_it_may_be_known_has_ended(queries: Queries) -> None:

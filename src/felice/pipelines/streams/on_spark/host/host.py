@@ -271,6 +271,15 @@ class Host:
             found[one.name] = told
         return found
 
+    def runs_newest_plan(self) -> bool:
+        """Whether the last batch that Spark has planned has the newest plan. Until then a batch of an older plan may be
+        under way, with Apps that are no longer to run.
+        """
+        with self._changing:
+            plan = self._plan()
+        done, planned = self._last_positions()
+        return (planned or done or Positions()).plan == plan.number
+
     def stop(self) -> None:
         """Stop the query after its running batch, or after a time. Spark's session stays."""
         self._stops.set()
