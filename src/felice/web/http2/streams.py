@@ -72,12 +72,8 @@ class Stream:
         self.is_gone = False
         """Whether the client has reset it, or is gone."""
         self.is_answered = False
-        self.has_answer = False
-        """Whether the head of the answer was sent."""
         self.is_long = False
         """Whether its body is read for as long as it comes: the application says so."""
-        self.is_reset = False
-        """Whether this server has reset it."""
         self.unacknowledged = 0
         """Bytes that the application has taken, and that the client does not know of yet."""
         self._expects_continue = expects_continue
@@ -150,7 +146,6 @@ class Stream:
         """Sends a part of the answer, when the client has room for it."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            self.has_answer = True
             self._wire.send_head(self, self._status, list(message.get("headers", ())))
         elif message["type"] == "http.response.body":
             is_last = not message.get("more_body", False)
