@@ -27,9 +27,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from felice.web.crowd import Waits
+from felice.web.deadline import Deadline
 from felice.web.errors import HttpError
 from felice.web.http2 import switching
-from felice.web.shared import Shared, has_unread
+from felice.web.shared import AGAIN_S, Shared, has_unread
 
 _log = logging.getLogger("felice.web")
 # What uvicorn tells about single connections is for its developers; what operators need, this module and `application`
@@ -40,7 +41,6 @@ _of_uvicorn.setLevel(logging.CRITICAL)
 
 # A client that does not read keeps two pieces of its answer in the transport.
 _PIECE_BYTES = 64 * 1024
-_AGAIN_S = 0.02
 
 
 class Connection(H11Protocol):
@@ -54,7 +54,7 @@ class Connection(H11Protocol):
         self.app = self._answer
         self.logger = _of_uvicorn
         self.access_log = False
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline = Deadline()
         self._has_bytes = False
         self._is_refused = False
         self._first: bytes | None = b""  # what may be the preface of HTTP/2; None when it is not
@@ -64,13 +64,13 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Waits for the first request."""
         super().connection_made(transport)  # type: ignore[arg-type]
-        self._end_after(self._limits.head_s, self._on_late_head)
+        self._deadline.set(self._limits.head_s, self._on_late_head)
         self._crowd.enter(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends all waits."""
         self._crowd.leave(self)
-        self._cancel_deadline()
+        self._deadline.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
@@ -81,7 +81,7 @@ class Connection(H11Protocol):
         if not self._is_answering and not self._has_bytes:
             self._has_bytes = True
             self._crowd.move(self, Waits.REQUEST)
-            self._end_after(self._limits.head_s, self._on_late_head)
+            self._deadline.set(self._limits.head_s, self._on_late_head)
         if self._first is not None:
             data = self._first + data
             if switching.PREFACE.startswith(data[: len(switching.PREFACE)]):
@@ -224,7 +224,7 @@ class Connection(H11Protocol):
         self.transport.write(answer)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._end_after(self._limits.linger_s, self.transport.abort)
+        self._deadline.set(self._limits.linger_s, self.transport.abort)
 
     # HTTP/2
 
@@ -260,7 +260,7 @@ class Connection(H11Protocol):
 
     def _leave(self) -> None:
         self._crowd.leave(self)
-        self._cancel_deadline()
+        self._deadline.cancel()
         self._unset_keepalive_if_required()
         self.connections.discard(self)
         self._is_refused = True
@@ -278,34 +278,25 @@ class Connection(H11Protocol):
         if self.transport.is_closing() or self.flow.write_paused:
             self._wait_for_reader()
         elif self._is_answering:
-            self._cancel_deadline()
+            self._deadline.cancel()
             is_half = self.conn.their_state is h11.SEND_BODY
             self._crowd.move(self, Waits.REQUEST if is_half else None)
         elif not self._has_bytes:
-            self._cancel_deadline()  # uvicorn closes it after `idle_s`
+            self._deadline.cancel()  # uvicorn closes it after `idle_s`
             self._crowd.move(self, Waits.NEXT)
 
     def _wait_for_reader(self) -> None:
         self._crowd.move(self, Waits.READING)
-        self._end_after(self._limits.unread_s, self.give_way)
+        self._deadline.set(self._limits.unread_s, self.give_way)
 
     def _on_late_head(self) -> None:
         if self.has_bytes():  # this process is late, not the client
-            self._end_after(_AGAIN_S, self._on_late_head)
+            self._deadline.set(AGAIN_S, self._on_late_head)
         elif self._has_bytes:
             limit = f"the head of the request did not arrive in {self._limits.head_s:g} s"
             self._refuse(self._errors.of_status(HTTPStatus.REQUEST_TIMEOUT, limit))
         else:
             self.transport.close()
-
-    def _end_after(self, seconds: float, end: Callable[[], None]) -> None:
-        self._cancel_deadline()
-        self._deadline = self.loop.call_later(seconds, end)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
 
 def connections_of(shared: Shared) -> Callable[[], Connection]:

@@ -7,7 +7,7 @@ import fcntl
 import termios
 from array import array
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from starlette.types import Scope
 from uvicorn.config import Config
@@ -50,6 +50,10 @@ class Shared:
 def _head_bytes(scope: Scope) -> int:
     headers = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
     return len(scope["raw_path"]) + len(scope["query_string"]) + headers
+
+
+AGAIN_S: Final = 0.02
+"""A client is in time if bytes of it wait in the socket: this process is late, and looks again after so long."""
 
 
 def has_unread(transport: asyncio.BaseTransport) -> bool:

@@ -48,6 +48,7 @@ from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 
 from felice.web.bodies import USE_LONG
 from felice.web.crowd import Waits
+from felice.web.deadline import Deadline
 from felice.web.errors import HttpError
 from felice.web.http2 import calm
 from felice.web.http2.calm import Calm
@@ -65,7 +66,7 @@ from felice.web.http2.frames import (
 )
 from felice.web.http2.streams import PIECE_BYTES, Stream
 from felice.web.http2.switching import SWITCHED
-from felice.web.shared import Shared, has_unread
+from felice.web.shared import AGAIN_S, Shared, has_unread
 
 _log = logging.getLogger("felice.web")
 
@@ -74,7 +75,6 @@ HEADS: Final = 4
 FEW: Final = 2
 """How many streams a connection may have while the server is full: a client with many must not keep out others."""
 _MOST_UNSENT: Final = 128 * 1024
-_AGAIN_S: Final = 0.02
 _TABLE_BYTES: Final = 4096
 """The size of HPACK's table in each direction. The server does not use more, even if a client allows more."""
 _WINDOW_BYTES: Final = 65_535
@@ -115,9 +115,8 @@ class Http2Connection(asyncio.Protocol):
         self._blocked: dict[Stream, None] = {}
         self._has_room = False
         self._awaited: tuple[str, int] | None = None
-        """What the connection waits for under a time limit now: its kind, and its number among those of this kind."""
-        self._deadline: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        """What of the client has a limit of time now, and which one of its kind."""
+        self._deadline, self._unread = Deadline(), Deadline()
         self._flushing: asyncio.Handle | None = None
         self._has_more = False  # frames that have come wait for the next turn
         self._is_paused = False  # the transport takes no more
@@ -155,9 +154,12 @@ class Http2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends all waits, and tells the applications."""
         self._is_ended = True
-        for timer in (self._deadline, self._unread, self._flushing, *self._lingering.values()):
-            if timer is not None:
-                timer.cancel()
+        self._deadline.cancel()
+        self._unread.cancel()
+        for timer in self._lingering.values():
+            timer.cancel()
+        if self._flushing is not None:
+            self._flushing.cancel()
         self._crowd.leave(self)
         self._lose_streams()
         self._shared.state.connections.discard(self)  # type: ignore[arg-type]
@@ -173,15 +175,12 @@ class Http2Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read as fast as it is sent to."""
         self._is_paused = True
-        if self._unread is None:
-            self._unread = self._loop.call_later(self._limits.unread_s, self.transport.abort)
+        self._unread.set(self._limits.unread_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The client has read."""
         self._is_paused = False
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        self._unread.cancel()
         self._wake()
         self._read_or_not()
 
@@ -473,10 +472,6 @@ class Http2Connection(asyncio.Protocol):
         if not self._calm.spend(calm.RESET):
             self._fail(ErrorCodes.ENHANCE_YOUR_CALM, "too many requests that are not completed or read")
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """As the event loop's."""
-        return self._loop.call_later(seconds, call)
-
     def _wake(self) -> None:
         blocked = list(self._blocked)
         self._blocked.clear()
@@ -534,7 +529,7 @@ class Http2Connection(asyncio.Protocol):
         with suppress(OSError):  # the client has gone
             if self.transport.can_write_eof():
                 self.transport.write_eof()
-        self._end_after(self._limits.linger_s, self.transport.abort)
+        self._deadline.set(self._limits.linger_s, self.transport.abort)
 
     def _lose_streams(self) -> None:
         for stream in list(self._streams.values()):
@@ -556,10 +551,10 @@ class Http2Connection(asyncio.Protocol):
             return
         self._awaited = awaited
         if awaited is None:
-            self._cancel_deadline()
+            self._deadline.cancel()
         else:
             limits = {"head": self._limits.head_s, "frame": self._limits.body_s, "next": self._limits.idle_s}
-            self._end_after(limits[awaited[0]], self._on_late)
+            self._deadline.set(limits[awaited[0]], self._on_late)
 
     def _what_is_awaited(self) -> tuple[str, int] | None:
         if self._has_more:
@@ -572,20 +567,11 @@ class Http2Connection(asyncio.Protocol):
 
     def _on_late(self) -> None:
         if has_unread(self.transport):  # this process is late, not the client
-            self._end_after(_AGAIN_S, self._on_late)
+            self._deadline.set(AGAIN_S, self._on_late)
         elif self._awaited == ("next", 0):
             self.shutdown()
         else:
             self._fail(ErrorCodes.SETTINGS_TIMEOUT, "the client did not send the rest of a frame in time")
-
-    def _end_after(self, seconds: float, end: Callable[[], None]) -> None:
-        self._cancel_deadline()
-        self._deadline = self._loop.call_later(seconds, end)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
 
 def _notice_dead_peer(connection: socket.socket) -> None:

@@ -12,12 +12,12 @@ Leaves:     frames and windows to `connection`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
 from starlette.types import Message, Scope
 
 from felice.web.crowd import Waits
+from felice.web.deadline import Deadline
 
 PIECE_BYTES = 16_384
 _WITHOUT_BODY = (204, 304)
@@ -53,9 +53,6 @@ class Wire(Protocol):
     def has_bytes(self) -> bool:
         """Whether bytes of the client wait to be read."""
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-        """As the event loop's."""
-
 
 class Stream:
     """A request. It is a member of `crowd`."""
@@ -81,7 +78,8 @@ class Stream:
         self._has_said_end = False
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline = Deadline()
+        """Of a client that does not read; it is set while the stream waits for it."""
         self._status = 0
 
     # Called by the connection
@@ -102,7 +100,7 @@ class Stream:
         self._parts.clear()
         self._news.set()
         self._room.set()
-        self._stop_waiting()
+        self._deadline.cancel()
 
     def wake(self) -> None:
         """There may be room for more of the answer."""
@@ -178,8 +176,8 @@ class Stream:
             self._room.clear()
             self._wire.block(self)
             await self._room.wait()
-        if self._deadline is not None:
-            self._stop_waiting()
+        if self.is_blocked:
+            self._deadline.cancel()
             self._wire.wait(self, self.waits)
 
     @property
@@ -188,16 +186,11 @@ class Stream:
         return None if self.is_whole or self.is_long else Waits.REQUEST
 
     def _wait_for_reader(self) -> None:
-        if self._deadline is None:
-            self._deadline = self._wire.call_later(self._unread_s, self.give_way)
+        if not self.is_blocked:
+            self._deadline.set(self._unread_s, self.give_way)
             self._wire.wait(self, Waits.READING)
-
-    def _stop_waiting(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
     @property
     def is_blocked(self) -> bool:
         """Whether it waits for its reader."""
-        return self._deadline is not None
+        return self._deadline.is_set
