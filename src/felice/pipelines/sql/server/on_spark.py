@@ -66,7 +66,6 @@ class SparkQueries:
         self._lock = threading.Lock()
         self._wanted: dict[str, _Wanted] = {}
         self._known: frozenset[str] | None = None
-        self._hosted: frozenset[str] = frozenset()
         self._wish = 0
         """The number of the last change of the wanted applications."""
         self._done = -1
@@ -113,10 +112,10 @@ class SparkQueries:
             for id, (reason, one) in wanted.items()
         }
 
-    def running(self) -> frozenset[str] | None:
-        """The applications that the host runs; None until it has what was last wanted, also in its batches."""
+    def others_have_ended(self) -> bool:
+        """Whether the host runs only what was last wanted, also in its batches."""
         with self._lock:
-            return self._hosted if self._done == self._wish else None
+            return self._done == self._wish
 
     # The thread
 
@@ -163,8 +162,6 @@ class SparkQueries:
                     self._note(one, None)
             elif one.failures and time.monotonic() - one.tried_at > _FINE_AFTER_S:
                 self._note(one, None, failures=0)
-        started = {id for id, one in wanted.items() if one.is_put}
-        self._hosted = frozenset((found.keys() & wanted.keys()) | started)
         # A batch of an older plan still writes, and its producers make topics that are gone.
         return host.runs_newest_plan()
 
@@ -250,4 +247,3 @@ class SparkQueries:
         if self._host is not None:
             host, self._host = self._host, None
             host.stop()
-            self._hosted = frozenset()

@@ -492,7 +492,8 @@ class SqlService:
         subjects = self._subjects(change.deleted_topic)
         await self._write(command, Read(given, text, change))
         if change.deleted_topic is not None:
-            await self._queries_end(change.stopped, f"{change.message.rstrip('.')}, but ")
+            if change.stopped:
+                await self._queries_end(f"{change.message.rstrip('.')}, but ")
             await self.cluster.delete(change.deleted_topic)
             await self._forget(subjects)
         query = change.started.id if change.started is not None else None
@@ -581,7 +582,7 @@ class SqlService:
         """Delete the topics of a cluster that was terminated, and the command topic last. If the command topic was
         deleted already, all others were, too: topics of these names then belong to another cluster, which began later.
         """
-        await self._queries_end(None)
+        await self._queries_end()
         try:
             if await self.cluster.identity(self.deployment.topic) != self._identity:
                 return
@@ -595,18 +596,13 @@ class SqlService:
         await self._topic.stop()
         await self.cluster.delete(self.deployment.topic)
 
-    async def _queries_end(self, ids: Sequence[str] | None, done: str = "") -> None:
-        """Wait until these queries have ended, or all: none writes to a topic that is being deleted. Raises
-        `KafkaException`, whose text begins with what was done, if they go on.
+    async def _queries_end(self, done: str = "") -> None:
+        """Wait until the queries that the catalogue no longer has have ended: none writes to a topic that is being
+        deleted. Raises `KafkaException`, whose text begins with what was done, if they go on.
         """
-
-        def is_over() -> bool:
-            running = self._queries.running()
-            return running is not None and running.isdisjoint(running if ids is None else ids)
-
         try:
             async with asyncio.timeout(ENDING_S):
-                while ids != () and not is_over():
+                while not self._queries.others_have_ended():
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
             reason = f"{done}the queries have not ended within {ENDING_S:.0f} s, so no topic was deleted"

@@ -114,20 +114,21 @@ def test_queries_are_put_paused_resumed_and_dropped(queries: Queries) -> None:
     queries.want({"B": both["B"]}, frozenset({"B"}))
     settled(queries, "put A", "put B", "pause B", "put B", "drop A")
     assert queries.states() == {"B": QueryState(RUNNING)}
-    wait_until(lambda: queries.running() == {"B"})
+    wait_until(queries.others_have_ended)
+    assert queries.host.apps.keys() == {"B"}
 
 
-def test_what_runs_is_unknown_until_the_host_has_what_is_wanted(tmp_path: Path) -> None:
+def test_no_query_has_ended_before_the_host_has_what_is_wanted(tmp_path: Path) -> None:
     """After a start in the middle of a terminate the topics were deleted before the state of the queries."""
     queries = Queries(tmp_path)
     queries.host.apps = apps("A", "B")
     queries.want({}, frozenset())
-    assert queries.running() is None
+    assert not queries.others_have_ended()
     queries._started_host = lambda: None  # type: ignore[method-assign]
     assert not queries._turn()
     del queries._started_host  # type: ignore[method-assign]
     queries.start()
-    wait_until(lambda: queries.running() == frozenset())
+    wait_until(queries.others_have_ended)
     assert queries.host.told == ["drop A", "drop B"]
     queries.stop()
 
@@ -135,22 +136,23 @@ def test_what_runs_is_unknown_until_the_host_has_what_is_wanted(tmp_path: Path) 
 def test_a_query_runs_until_the_batch_that_was_under_way_has_ended(queries: Queries) -> None:
     """It wrote to its topic once more, which had just been deleted: so the topic came back."""
     queries.want(apps("A"), frozenset("A"))
-    wait_until(lambda: queries.running() == {"A"})
+    wait_until(queries.others_have_ended)
     queries.host.has_old_batch = True
     queries.want({}, frozenset())
     settled(queries, "put A", "drop A")
     turns = queries.host.turns
     wait_until(lambda: queries.host.turns > turns + 1)
-    assert queries.running() is None
+    assert not queries.others_have_ended()
     queries.host.has_old_batch = False
-    wait_until(lambda: queries.running() == frozenset())
+    wait_until(queries.others_have_ended)
 
 
 def test_a_query_that_was_paused_since_it_may_be_known_has_ended(queries: Queries) -> None:
     queries.want(apps("A"), frozenset("A"))
-    wait_until(lambda: queries.running() == {"A"})
+    settled(queries, "put A")
     queries.want({}, None)
-    wait_until(lambda: queries.running() == frozenset())
+    wait_until(queries.others_have_ended)
+    assert queries.host.told == ["put A", "stop"]
 
 
 def test_another_application_of_the_same_name_replaces(queries: Queries) -> None:

@@ -51,8 +51,8 @@ class Wanted:
 
     has_ended = True
 
-    def running(self) -> frozenset[str] | None:
-        return frozenset() if self.has_ended else None
+    def others_have_ended(self) -> bool:
+        return self.has_ended
 
 
 def after(directory: Path, *statements: str) -> tuple[SqlService, Wanted]:
