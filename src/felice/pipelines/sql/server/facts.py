@@ -1,7 +1,8 @@
 """The facts of the cluster, the registry and the server that an analysis used, kept with its statement.
 
-Keeps true: a statement that is applied again, after a restart or by another server, is told the same, also if topics,
-            schemas and the server's settings have changed since. So all servers come to the same catalogue.
+Keeps true: when a statement is analysed again, after a restart or by another server, the analysis gets the answers that
+            the first one got, even if topics, schemas or the server's settings have changed since. So all servers come
+            to the same catalogue.
 """
 
 from __future__ import annotations
