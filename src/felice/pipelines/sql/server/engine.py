@@ -217,6 +217,13 @@ class Engine:
     def _build(self, held: HeldQuery) -> _Built:
         return _Built(held.query, _compiled(held.settings), self.app(held))
 
+    def _known(self, held: HeldQuery) -> _Built | None:
+        """The application of a query, if it is built already."""
+        for one in (self._apps.get(held.query.id), self._prepared.get(held.query.id)):
+            if one is not None and one.is_of(held):
+                return one
+        return None
+
     def app(self, held: HeldQuery) -> App:
         """The application of a query."""
         return Compilation(held.query.id, held.query.plan, self.tools(held.settings)).into(held.query.sink)
@@ -228,12 +235,9 @@ class Engine:
         made, faults = dict[str, _Built](), dict[str, str]()
         queries = dict(self.queries)
         for id, held in queries.items():
-            known = (one.get(id) for one in (self._apps, self._prepared))
             try:
-                made[id] = next(
-                    (one for one in known if one is not None and one.is_of(held)), None
-                ) or self._build(held)
-            except Exception as error:  # Whatever it is, the other queries run.
+                made[id] = self._known(held) or self._build(held)
+            except Exception as error:  # A query that cannot be built must not keep the others from running.
                 faults[id] = str(error) or type(error).__name__
         self._apps, self._prepared, self.faults = made, {}, faults
         return {id: one.app for id, one in made.items() if not queries[id].is_paused}
