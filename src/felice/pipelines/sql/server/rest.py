@@ -344,14 +344,14 @@ def json_parts(value: object, depth: int = 4) -> Iterator[str]:
     if not depth or not value or not isinstance(value, list | dict):
         yield json_text(value)
         return
-    begin, end = "[]" if isinstance(value, list) else "{}"
-    members = (
-        ((f"{json_text(name)}:", one) for name, one in value.items()) if isinstance(value, dict) else None
-    )
-    for name, one in (("", one) for one in value) if members is None else members:
-        yield begin + name
+    if isinstance(value, dict):
+        (before, end), members = "{}", ((f"{json_text(name)}:", one) for name, one in value.items())
+    else:
+        (before, end), members = "[]", (("", one) for one in value)
+    for name, one in members:
+        yield before + name
         yield from json_parts(one, depth - 1)
-        begin = ","
+        before = ","
     yield end
 
 
