@@ -53,10 +53,10 @@ from felice.web.errors import HttpError
 from felice.web.http2 import calm
 from felice.web.http2.calm import Calm
 from felice.web.http2.frames import (
-    CONTINUATION,
     DATA,
     GOAWAY,
     HEADERS,
+    PREFACE_KIND,
     RST_STREAM,
     SETTINGS,
     BlockTooLarge,
@@ -245,13 +245,13 @@ class Http2Connection(asyncio.Protocol):
             self._on_event(event)
 
     def _cost(self, frame: Frame) -> int:
-        if frame.kind in (-1, HEADERS, GOAWAY):
+        if frame.kind in (PREFACE_KIND, HEADERS, GOAWAY):
             return 0
         if frame.kind == DATA:
             is_open = frame.stream in self._streams or frame.stream in self._lingering
             is_of_use = is_open and (frame.size > 0 or frame.ends_stream)
             return 0 if is_of_use else 1
-        return {RST_STREAM: calm.RESET, SETTINGS: calm.SETTING, CONTINUATION: 1}.get(frame.kind, 1)
+        return {RST_STREAM: calm.RESET, SETTINGS: calm.SETTING}.get(frame.kind, 1)
 
     def _on_event(self, event: Event) -> None:
         match event:

@@ -19,6 +19,8 @@ HEAD_BYTES: Final = 9
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
     range(10)
 )
+PREFACE_KIND: Final = -1
+"""Of the preface, which is no frame."""
 _END_STREAM, _END_HEADERS = 0x1, 0x4
 
 
@@ -32,7 +34,7 @@ class BlockTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame, or the preface (kind -1). `data` is all of it, as it came."""
+    """One frame, or the preface. `data` is all of it, as it came."""
 
     kind: int
     flags: int
@@ -110,7 +112,7 @@ class Frames:
         if len(self._bytes) < len(PREFACE):
             return None
         self._has_preface, self._at = True, len(PREFACE)
-        return Frame(-1, 0, 0, bytes(self._bytes[: self._at]))
+        return Frame(PREFACE_KIND, 0, 0, bytes(self._bytes[: self._at]))
 
     def _check_block(self, kind: int, size: int) -> None:
         if kind in (HEADERS, CONTINUATION) and self._block_bytes + size > self._most_block_bytes:

@@ -158,10 +158,10 @@ class Stream:
                 await asyncio.sleep(0)  # other streams have their turn
             piece = data[start : start + PIECE_BYTES]
             await self._send_piece(piece, is_last=is_last and start + PIECE_BYTES >= len(data))
-        if is_last and not data:
-            self._wire.send_part(self, b"", is_last=True)
-        self.is_answered = self.is_answered or is_last
         if is_last:
+            if not data:
+                self._wire.send_part(self, b"", is_last=True)
+            self.is_answered = True
             self._news.set()
 
     async def _send_piece(self, piece: bytes, *, is_last: bool) -> None:
