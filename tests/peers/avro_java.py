@@ -1,15 +1,14 @@
 """Avro's Java library as an oracle for texts and comparisons of schemas."""
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from peers import maven, versions
-from peers.cache import PREPARE_HINT, PROGRAMS, PeerMissing, cache_dir, require
-from peers.java import JVM_OPTIONS, compile_programs
+from peers.cache import PROGRAMS, cache_dir, require
+from peers.java import JVM_OPTIONS, compile_programs, java_for
 from peers.oracle import Oracle, running
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -45,16 +44,9 @@ def prepare_programs() -> None:
 
 
 def require_avro_java() -> str:
-    def find() -> str:
-        found = shutil.which("java")
-        if not found:
-            raise PeerMissing("Java (`java`) is not on the PATH")
-        for directory in (jars_dir(), programs_dir()):
-            if not (directory / ".stamp").exists():
-                raise PeerMissing(f"Avro's Java library is not in {directory}; {PREPARE_HINT}")
-        return found
-
-    return require("Java, javac and Maven", find)
+    return require(
+        "Java, javac and Maven", lambda: java_for("Avro's Java library", jars_dir(), programs_dir())
+    )
 
 
 class AvroOracle:

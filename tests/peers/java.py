@@ -84,15 +84,21 @@ def compile_programs(folder: Path, directory: Path, against: str, pom: str) -> N
     stamp(directory, digest)
 
 
-@functools.cache
-def java() -> str:
-    """The `java` that runs Kafka's jars, once jars and programs are there."""
+def java_for(what: str, *directories: Path) -> str:
+    """The `java` that runs what these directories hold, once it is there."""
     found = shutil.which("java")
     if not found:
         raise PeerMissing("Java (`java`) is not on the PATH")
-    if not (jars_dir() / ".stamp").exists():
-        raise PeerMissing(f"Kafka {versions.KAFKA} was not fetched from Maven; {PREPARE_HINT}")
+    for directory in directories:
+        if not (directory / ".stamp").exists():
+            raise PeerMissing(f"{what} is not in {directory}; {PREPARE_HINT}")
     return found
+
+
+@functools.cache
+def java() -> str:
+    """The `java` that runs Kafka's jars, once they are there."""
+    return java_for(f"Kafka {versions.KAFKA}", jars_dir())
 
 
 def require_java() -> str:

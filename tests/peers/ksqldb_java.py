@@ -4,14 +4,13 @@ Central.
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from peers import maven, versions
-from peers.cache import PREPARE_HINT, PROGRAMS, PeerMissing, cache_dir, require
-from peers.java import JVM_OPTIONS, TOOL_TIMEOUT_S, compile_programs
+from peers.cache import PROGRAMS, cache_dir, require
+from peers.java import JVM_OPTIONS, TOOL_TIMEOUT_S, compile_programs, java_for
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -45,19 +44,9 @@ def prepare_programs() -> None:
     compile_programs(PROGRAMS / "java-ksqldb", programs_dir(), _class_path(), POM)
 
 
-def _java() -> str:
-    found = shutil.which("java")
-    if not found:
-        raise PeerMissing("Java (`java`) is not on the PATH")
-    for directory in (jars_dir(), programs_dir()):
-        if not (directory / ".stamp").exists():
-            raise PeerMissing(f"Vert.x is not in {directory}; {PREPARE_HINT}")
-    return found
-
-
 def run_ksql_client(*arguments: str) -> dict[str, dict[str, Any]]:
     """`KsqlClient.java` says what it does. Returns what each of its calls got."""
-    java = require("Java, javac and Maven", _java)
+    java = require("Java, javac and Maven", lambda: java_for("Vert.x", jars_dir(), programs_dir()))
     command = [java, *JVM_OPTIONS, "-Xmx256m", "-cp", _class_path(), "KsqlClient", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
