@@ -78,7 +78,6 @@ _MOST_UNSENT: Final = 128 * 1024
 _TABLE_BYTES: Final = 4096
 """The size of HPACK's table in each direction. The server does not use more, even if a client allows more."""
 _WINDOW_BYTES: Final = 65_535
-_SMALL_BYTES: Final = 256
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
 _OF_HTTP1 = frozenset(
