@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -74,7 +74,7 @@ class Answers:
     def sources_of(self, topics: frozenset[str]) -> list[Entity]:
         """The descriptions of the streams and tables over these topics."""
         found = self._engine.catalogue.sources.values()
-        return [self._described(one, False) for one in found if one.topic in topics]
+        return self._described([one for one in found if one.topic in topics], False)
 
     # SHOW
 
@@ -96,7 +96,7 @@ class Answers:
         found = [one for one in self._engine.catalogue.sources.values() if one.kind == kind]
         if not is_extended:
             return entities.sources(text, kind, found)
-        shown = await asyncio.to_thread(lambda: [self._described(one, True) for one in found])
+        shown = await asyncio.to_thread(self._described, found, True)
         return entities.of_kind("source_descriptions", text, sourceDescriptions=shown)
 
     async def _topics(self, with_hidden: bool, text: str, settings: Mapping[str, str]) -> Entity:
@@ -158,13 +158,14 @@ class Answers:
 
     async def _describe_source(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
         source = self._engine.catalogue.source(str(given.name), given.position)
-        shown = await asyncio.to_thread(self._described, source, given.is_extended)
+        (shown,) = await asyncio.to_thread(self._described, [source], given.is_extended)
         return entities.of_kind("sourceDescription", text, sourceDescription=shown)
 
-    def _described(self, source: SourceInfo, is_extended: bool) -> Entity:
+    def _described(self, sources: Sequence[SourceInfo], is_extended: bool) -> list[Entity]:
         """A source may have thousands of columns: this runs in a thread, while the catalogue may change."""
         catalogue = self._engine.catalogue
-        return entities.description(source, catalogue, self._listed(catalogue), is_extended=is_extended)
+        listed = self._listed(catalogue)
+        return [entities.description(one, catalogue, listed, is_extended=is_extended) for one in sources]
 
     async def _describe_function(self, given: Describe, text: str, settings: Mapping[str, str]) -> Entity:
         name, functions = str(given.name).upper(), self._engine.functions
