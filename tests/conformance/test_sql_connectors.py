@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def test_a_connector_from_its_creation_to_its_end(broker: Target, tmp_path: Path
 
         def ran(text: str) -> dict[str, Any]:
             async def run() -> dict[str, Any]:
-                service = SqlService(deployment, None)  # type: ignore[arg-type]
+                service = SqlService(deployment, SimpleNamespace(states=dict))  # type: ignore[arg-type]
                 try:
                     (found,) = await service.execute(text, {}, {})
                 finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,10 +47,10 @@ class Answers:
         engine: Engine,
         cluster: Cluster,
         registry: Registry | None,
-        state: Callable[[str], QueryState],
+        states: Callable[[Iterable[str]], Mapping[str, QueryState]],
         options: Mapping[str, str],
     ) -> None:
-        self._engine, self._cluster, self._registry, self._state = engine, cluster, registry, state
+        self._engine, self._cluster, self._registry, self._states = engine, cluster, registry, states
         self._options = options
 
     def of(self, given: Statement) -> Answer | None:
@@ -145,7 +145,8 @@ class Answers:
 
     def _listed(self, catalogue: Catalogue) -> dict[str, Entity]:
         """The queries of a catalogue, by id."""
-        return {id: entities.query(catalogue, id, self._state(id)) for id in catalogue.queries}
+        states = self._states(catalogue.queries)
+        return {id: entities.query(catalogue, id, state) for id, state in states.items()}
 
     # DESCRIBE
 
@@ -213,7 +214,7 @@ class Answers:
     def _query_described(self, held: HeldQuery) -> Entity:
         engine = self._engine
         id, sink = held.query.id, held.query.sink
-        state = self._state(id)
+        state = self._states([id])[id]
         app = engine.app(held)
         plan = explained(held.query.plan, sink)
         return _query_description(id, "PERSISTENT", plan, app.topology.describe()) | {

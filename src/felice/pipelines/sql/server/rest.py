@@ -551,7 +551,7 @@ async def _metrics(server: Server, request: Request) -> Response:
     figures = Figures(
         leads=service.leads,
         commands=service.engine.commands,
-        queries={id: service.state(id) for id in service.engine.queries} if service.leads else {},
+        queries=service.states(service.engine.queries) if service.leads else {},
         selects=len(server.selects.running),
         prints=server.selects.prints,
         tables={one.source.name: one.fault is None for one in service.followers.values()},

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from http import HTTPStatus
@@ -179,7 +179,7 @@ class SqlService:
         self.has_own_address: Callable[[], bool] = lambda: True
         """Whether no other server has the address of this one."""
         self._answers = Answers(
-            self.engine, self.cluster, deployment.registry, self.state, deployment.options
+            self.engine, self.cluster, deployment.registry, self.states, deployment.options
         )
         self._connectors = Connectors(deployment.worker, self._answers.sources_of)
 
@@ -611,14 +611,21 @@ class SqlService:
 
     # Queries
 
+    def states(self, ids: Iterable[str]) -> dict[str, QueryState]:
+        """Whether persistent queries run, by id."""
+        known = self._queries.states()
+        return {id: self._state(id, known.get(id)) for id in ids}
+
     def state(self, id: str) -> QueryState:
         """Whether a persistent query runs."""
+        return self.states([id])[id]
+
+    def _state(self, id: str, known: QueryState | None) -> QueryState:
         held = self.engine.queries.get(id)
         if held is not None and held.is_paused:
             return QueryState(PAUSED)
         if (reason := self.engine.faults.get(id)) is not None and self.leads:
             return QueryState(ERROR, reason)
-        known = self._queries.states().get(id)
         if known is None and not self.leads:
             return QueryState(ERROR, "no server runs the queries at present")
         return known or QueryState(RUNNING)

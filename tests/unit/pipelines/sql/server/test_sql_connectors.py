@@ -105,7 +105,7 @@ def run(worker: WorkerAddress, text: str, program: str | None = None) -> list[di
         deployment = Deployment(
             "a", client, built_in(), {}, None, Path("unused"), program=program, worker=worker
         )
-        service = SqlService(deployment, None)  # type: ignore[arg-type]
+        service = SqlService(deployment, SimpleNamespace(states=dict))  # type: ignore[arg-type]
         try:
             return await service.execute(text, {}, {})
         finally:
@@ -278,7 +278,7 @@ def test_a_slow_worker_holds_nothing(fake: Fake) -> None:
     async def turns() -> tuple[str, int]:
         client = {"bootstrap.servers": "127.0.0.1:1"}
         deployment = Deployment("a", client, built_in(), {}, None, Path("unused"), worker=address)
-        service = SqlService(deployment, None)  # type: ignore[arg-type]
+        service = SqlService(deployment, SimpleNamespace(states=dict))  # type: ignore[arg-type]
         asked = asyncio.create_task(service.execute("CREATE SINK CONNECTOR c WITH ('a'='b');", {}, {}))
         count = 0
         while not asked.done():
