@@ -114,7 +114,7 @@ class Http2Connection(asyncio.Protocol):
         self._blocked: dict[Stream, None] = {}
         self._has_room = False
         self._awaited: tuple[str, int] | None = None
-        """What of the client has a limit of time now, and which one of its kind."""
+        """What the connection waits for under a time limit now: its kind, and its number among those of this kind."""
         self._deadline, self._unread = Deadline(), Deadline()
         self._flushing: asyncio.Handle | None = None
         self._has_more = False  # frames that have come wait for the next turn
