@@ -37,7 +37,7 @@ from felice.metadata.layout import StateNode, TopicNode
 from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Create
 from felice.metadata.watcher import Watcher
-from felice.server.local_cluster import local_settings
+from felice.server.process.local_cluster import local_settings
 from felice.testing.simulation.world import BrokerMachine
 
 SESSION_TIMEOUT_S = 18.0

@@ -23,7 +23,7 @@ from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from felice.protocol.messages.describe_acls import DescribeAclsRequest
 from felice.security.acl import Operation, PatternType, Permission, ResourceType
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.apache_kafka import ApacheKafka, free_port
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -51,7 +51,7 @@ class Target:
         return self
 
     def _embedded(self) -> Any:
-        from felice.server.embedded import EmbeddedBroker
+        from felice.server.process.embedded import EmbeddedBroker
 
         return EmbeddedBroker(self.directory, properties=self._settings)
 

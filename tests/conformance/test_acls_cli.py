@@ -207,7 +207,7 @@ def test_felice_acls_prints_tables_and_json(felice: Run, broker: Secured) -> Non
 
 
 def test_a_broker_without_authorizer_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from felice.server.embedded import EmbeddedBroker
+    from felice.server.process.embedded import EmbeddedBroker
 
     with EmbeddedBroker(tmp_path / "data") as open_broker:
         words = ["list", "--bootstrap-server", open_broker.bootstrap]

@@ -37,8 +37,8 @@ from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from felice.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from felice.security.acl import CLUSTER_NAME, Operation, PatternType, Permission
 from felice.security.acl import ResourceType as Kind
-from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
 from felice.server.handlers.table import Handlers
+from felice.server.process.embedded import EmbeddedBroker, EmbeddedCluster
 from peers import java
 from peers.zookeeper import require_ensemble
 from waiting import LIMIT_S, wait_until

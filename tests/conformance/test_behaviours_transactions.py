@@ -350,7 +350,7 @@ def test_a_decided_transaction_is_completed_after_a_restart(
             producer.write(topic, b"a")
             assert producer.add_offsets(group) == 0
             assert producer.commit_offset(group, topic, 5) == 0
-            patched.setattr("felice.server.transactions.MarkerWriter.write", no_marker)
+            patched.setattr("felice.server.writes.transactions.MarkerWriter.write", no_marker)
             assert producer.end(commit) == 0
             assert producer.end(commit) == ErrorCode.CONCURRENT_TRANSACTIONS
             assert producer.end(not commit) == ErrorCode.INVALID_TXN_STATE

@@ -362,7 +362,7 @@ def test_writes_wait_while_markers_of_the_last_transaction_are_missing(
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
 
     with monkeypatch.context() as patched:
-        patched.setattr("felice.server.transactions.MarkerWriter.write", no_marker)
+        patched.setattr("felice.server.writes.transactions.MarkerWriter.write", no_marker)
         producer.write_v2(topic, b"a")
         assert producer.end_v2(True) == 0
         began = time.monotonic()

@@ -20,7 +20,7 @@ from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
 from felice.cli.kafka_tools.log_dirs import kafka_log_dirs
 from felice.cli.kafka_tools.offsets import kafka_delete_records, kafka_get_offsets
 from felice.cli.kafka_tools.topics import kafka_topics
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from interrupts import heed_interrupts
 
 BIN = Path(sys.executable).parent

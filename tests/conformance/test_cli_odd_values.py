@@ -12,7 +12,7 @@ from felice.cli import main
 from felice.cli.kafka_tools.configs import kafka_configs
 from felice.cli.kafka_tools.console import kafka_console_consumer
 from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from tidy.commands import all_commands, programs
 
 # Excluded, because they would run until stopped or take minutes.

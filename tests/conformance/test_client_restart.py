@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from felice.client import AdminClient, Consumer, KafkaError, NewTopic, Producer
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.apache_kafka import free_port
 from waiting import LIMIT_S
 

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from felice.client import Consumer as OwnConsumer
 from felice.client import TopicPartition as OwnTopicPartition
 from felice.log import Log
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.felice_only

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
 from felice.client import Consumer, TopicPartition
 from felice.client.admin import AdminClient, ConsumerGroupTopicPartitions, NewTopic
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.felice_only
 

@@ -10,7 +10,7 @@ import pytest
 
 from felice.cli import main
 from felice.cli.kafka_tools.features import kafka_features
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.java import require_java, run_tool
 
 Run = Callable[..., str]

@@ -11,7 +11,7 @@ from felice.client.admin import AdminClient, FeatureUpdate
 from felice.env import Environment
 from felice.metadata import layout
 from felice.metadata.embedded import EmbeddedStore
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 
 

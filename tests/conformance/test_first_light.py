@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 

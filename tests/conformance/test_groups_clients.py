@@ -16,8 +16,8 @@ from conformance.targets import Target
 from conformance.topics import create_topic, produce_values
 from conformance.wire import unique_name
 from felice.client import Producer as FeliceProducer
-from felice.server.embedded import EmbeddedBroker
-from felice.server.group_lookups import GroupLookups
+from felice.server.groups.group_lookups import GroupLookups
+from felice.server.process.embedded import EmbeddedBroker
 from peers.python_clients import CLIENTS
 from waiting import wait_until
 
@@ -227,7 +227,7 @@ def test_a_librdkafka_consumer_with_the_kip_848_protocol_causes_a_log_line(
         try:
             wait_until(lambda: consumer.poll(0.1) or "set group.protocol=classic" in caplog.text)
             # librdkafka may have looked it up again meanwhile.
-            wait_until(lambda: not broker.broker.services.group_lookups._waiting)
+            wait_until(lambda: not broker.broker.services.coordinators.lookups._waiting)
         finally:
             consumer.close()
     assert ("set group.protocol=classic" in caplog.text) is is_new

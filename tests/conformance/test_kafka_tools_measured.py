@@ -12,7 +12,7 @@ from conformance.test_kafka_tool_options import tool_named
 from felice.cli import main
 from felice.client import Consumer, Producer, TopicPartition
 from felice.client.admin import AdminClient, NewTopic
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 Tool = Callable[..., str]
 

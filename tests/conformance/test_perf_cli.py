@@ -15,7 +15,7 @@ import pytest
 from felice.cli import advise, main
 from felice.cli.kafka_tools.perf import kafka_consumer_perf_test, kafka_e2e_latency, kafka_producer_perf_test
 from felice.client import Consumer, TopicPartition
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 Run = Callable[..., str]
 

@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 from conformance.secured import AUTHORIZER
 from conformance.topics import wait_until
 from felice.cli.metrics import dashboard_text
-from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
+from felice.server.process.embedded import EmbeddedBroker, EmbeddedCluster
 from peers.prometheus import require_prometheus
 from unit.server.test_secured_cluster import client, logs_in, settings
 

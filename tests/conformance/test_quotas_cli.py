@@ -11,7 +11,7 @@ from felice.cli import main
 from felice.cli.kafka_tools.configs import kafka_configs
 from felice.client.admin import AdminClient, ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.error import KafkaException
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.felice_only
 

@@ -17,7 +17,7 @@ from felice.client.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from felice.controller.topic_plans import NewTopic
 from felice.replication.partition import Partition
 from felice.server.broker import Broker
-from felice.server.embedded import EmbeddedCluster
+from felice.server.process.embedded import EmbeddedCluster
 from waiting import wait_until
 
 SETTINGS = {
@@ -42,7 +42,7 @@ def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...], **co
         assignment=dict(enumerate(replicas)),
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
-    cluster.run(any_broker(cluster).services.cluster_admin.create_topic(requested))
+    cluster.run(any_broker(cluster).services.changes.cluster.create_topic(requested))
     wait_until(lambda: all(name in broker.image.topics for broker in cluster.cluster.brokers.values()))
     return name
 

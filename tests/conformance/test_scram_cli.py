@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from conformance.wire import Wire
 from felice.cli.kafka_tools.configs import kafka_configs
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from unit.server.test_sasl import log_in, scram, settings
 
 pytestmark = pytest.mark.felice_only

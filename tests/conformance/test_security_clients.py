@@ -23,7 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 from conformance.wire import Wire, unique_name
 from felice.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from felice.security.sasl.oauthbearer import unsecured_token
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.authority import Authority, common_name
 from peers.cache import PROGRAMS
 from peers.golang import require_go_login

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
 from conformance.test_compaction import clean, create, produce, start
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 pytestmark = [pytest.mark.felice_only, pytest.mark.timeout(1200)]
 

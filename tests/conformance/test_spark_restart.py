@@ -22,7 +22,7 @@ def produce(bootstrap: str, topic: str, first: int, count: int) -> None:
 
 @pytest.mark.felice_only
 def test_a_running_query_reads_on_when_its_broker_is_back(spark: Any, tmp_path: Path) -> None:
-    from felice.server.embedded import EmbeddedBroker
+    from felice.server.process.embedded import EmbeddedBroker
 
     topic, port, read = unique_name("restart"), free_port(), []
     with EmbeddedBroker(tmp_path / "data", port) as broker:

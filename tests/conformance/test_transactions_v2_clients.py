@@ -20,8 +20,8 @@ from conformance.topics import create_topic_over
 from conformance.wire import Wire, unique_name
 from felice.client.admin import AdminClient, FeatureUpdate, UpgradeType
 from felice.server.context import RequestContext
-from felice.server.embedded import EmbeddedBroker
 from felice.server.handlers.table import OFFERED, Handle, Handlers
+from felice.server.process.embedded import EmbeddedBroker
 from peers.golang import require_go_peer
 from peers.pipe import PipePeer
 

@@ -18,7 +18,7 @@ from felice.client.admin import (
 )
 from felice.client.error import KafkaException
 from felice.env.ports import free_ports
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.web.cluster_users import ClusterUsers
 from felice.web.login import CannotCheck, Login, WrongLogin
 from peers.authority import Authority

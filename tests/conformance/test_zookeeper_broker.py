@@ -20,7 +20,7 @@ from kazoo.exceptions import NoAuthError
 from conformance.wire import Wire
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from peers.apache_kafka import free_port
 from peers.certificates import make_certificates

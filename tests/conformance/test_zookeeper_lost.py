@@ -15,7 +15,7 @@ from kazoo.exceptions import NotEmptyError
 
 from felice.ensemble import Ensemble
 from felice.metadata.store import SessionState
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.zookeeper import require_ensemble
 from waiting import wait_until
 

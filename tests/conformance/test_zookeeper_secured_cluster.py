@@ -33,7 +33,7 @@ from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsR
 from felice.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.security.acl import Operation, ResourceType
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.apache_kafka import free_port
 from peers.zookeeper import require_ensemble_with_users, write_login
 from unit.server.test_sasl import log_in, scram, upsertion

@@ -34,7 +34,7 @@ from felice.log.producers import ProducerState, ProducerStates
 from felice.metadata.layout import ProducerIdBlock
 from felice.protocol.errors import ErrorCode
 from felice.replication.partition import Partition
-from felice.server.transactions import MarkerWriter
+from felice.server.writes.transactions import MarkerWriter
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.open_files import SimFile
 from simulation.plan import Plan

@@ -9,10 +9,10 @@ SOURCE = Path(__file__).parents[2] / "src" / "felice"
 # Each runs in a task of its own.
 WITH_TASKS = {
     "metadata/zookeeper/store.py",
-    "server/companion.py",
-    "server/own_address.py",
-    "server/embedded.py",
-    "server/process_group.py",
+    "server/process/companion.py",
+    "server/membership/own_address.py",
+    "server/process/embedded.py",
+    "server/process/process_group.py",
     "testing/simulation/ensemble.py",
     "testing/simulation/world.py",
 }

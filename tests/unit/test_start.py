@@ -10,7 +10,7 @@ START = """
 import os, signal, sys
 import felice.cli.main, felice.cli.start
 from felice.config import BrokerConfig
-from felice.server.running import run
+from felice.server.process.running import run
 config, _ = BrokerConfig.parse({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": sys.argv[1]})
 def ready(broker):
     print(*sys.modules)
@@ -18,7 +18,7 @@ def ready(broker):
 run(config, on_ready=ready)
 """
 
-MOST_MODULES = 334
+MOST_MODULES = 346
 """A module more costs a third of a millisecond at each start. Raise this only for what every broker needs."""
 
 

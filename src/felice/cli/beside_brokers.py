@@ -11,7 +11,7 @@ from felice.cli.faults import Fault
 
 if TYPE_CHECKING:
     from felice.config import BrokerConfig
-    from felice.server.companion import Companion
+    from felice.server.process.companion import Companion
 
 
 _MOST_REPLICAS = 3
@@ -40,7 +40,7 @@ class RegistryBeside:
 
     def companion(self) -> Companion:
         """The process."""
-        from felice.server.companion import Companion
+        from felice.server.process.companion import Companion
 
         return Companion("the schema registry", self._command, click.echo)
 

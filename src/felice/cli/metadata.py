@@ -128,7 +128,7 @@ def repair_command(directory: Path, cut: bool, as_json: bool) -> None:
 
 def _store_directory(directory: Path) -> Path:
     from felice.metadata.store_files import JOURNAL, SNAPSHOT
-    from felice.server.store_sources import STORE_DIRECTORY
+    from felice.server.membership.store_sources import STORE_DIRECTORY
 
     for candidate in (directory, directory / STORE_DIRECTORY):
         if (candidate / JOURNAL).exists() or (candidate / SNAPSHOT).exists():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from felice.cli.faults import Fault
 from felice.client import Producer
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 _APPLICATION = """
 from felice.streams import App

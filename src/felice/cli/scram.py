@@ -177,8 +177,8 @@ async def _in_store(
 ) -> T:
     from felice.env import Environment
     from felice.metadata import layout
-    from felice.server.identity import check_may_begin, prepare_store
-    from felice.server.store_sources import EmbeddedSource, source_of
+    from felice.server.membership.identity import check_may_begin, prepare_store
+    from felice.server.membership.store_sources import EmbeddedSource, source_of
 
     env = Environment.system()
     source = source_of(config, env)

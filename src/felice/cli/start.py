@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from felice.cli.beside_brokers import RegistryBeside
     from felice.config import BrokerConfig
     from felice.server.broker import Broker
-    from felice.server.companion import Companion
-    from felice.server.local_cluster import LocalCluster
+    from felice.server.process.companion import Companion
+    from felice.server.process.local_cluster import LocalCluster
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -138,7 +138,7 @@ def start(
     port_ahead = 0 if store_descriptor is not None or "listeners" in all_given else port
     with listening_early(host, port_ahead) as listening:
         from felice.config import Listener, directory_text
-        from felice.server.local_cluster import local_settings
+        from felice.server.process.local_cluster import local_settings
 
         listener = Listener("PLAINTEXT", host, port)
         properties = {"listeners": str(listener), "log.dirs": directory_text(data_dir), **local_settings(1)}
@@ -173,7 +173,7 @@ def _start_cluster(
     registry: RegistryBeside | None,
 ) -> None:
     """Runs several brokers. --brokers and --processes use the same settings: a cluster can be started in either way."""
-    from felice.server.local_cluster import LocalCluster
+    from felice.server.process.local_cluster import LocalCluster
 
     _configure_logs(log_format, log_level)
     cluster = LocalCluster(data_dir, brokers or processes or 1, host, port, _shared_options(given))
@@ -298,8 +298,8 @@ def _run(
     from felice.config.kafka_only import why_no_broker
     from felice.env import Environment, SystemClock
     from felice.env.variables import SystemSources
-    from felice.server.running import run
-    from felice.server.store_sources import InheritedSource
+    from felice.server.membership.store_sources import InheritedSource
+    from felice.server.process.running import run
 
     _configure_logs(log_format, log_level)
     source = None if store_descriptor is None else InheritedSource(store_descriptor, SystemClock())
@@ -329,7 +329,7 @@ def _run(
 
 def _run_cluster(cluster: LocalCluster, host: str, registry: RegistryBeside | None) -> None:
     from felice.config import Listener
-    from felice.server.running import run_cluster
+    from felice.server.process.running import run_cluster
 
     def say_ready() -> None:
         """Prints where the brokers listen."""
@@ -358,8 +358,8 @@ def _run_processes(
 ) -> None:
     """Runs each broker in its own process. Only the settings and ports of `cluster` are used."""
     from felice.env.processes import PYTHON
-    from felice.server.process_group import ProcessGroup
-    from felice.server.running import run_processes
+    from felice.server.process.process_group import ProcessGroup
+    from felice.server.process.running import run_processes
 
     def command_of(broker_id: int, descriptor: int) -> list[str]:
         """The command that starts one broker of the cluster."""
@@ -399,7 +399,7 @@ def _shared_options(options: dict[str, str]) -> dict[str, str]:
 
 
 def _configure_logs(log_format: str, log_level: str) -> None:
-    from felice.server.logs import configure_logs
+    from felice.server.process.logs import configure_logs
 
     configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
 

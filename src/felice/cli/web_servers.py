@@ -90,7 +90,7 @@ def log_as(log_format: str, log_level: str) -> None:
     """Log in this format, from this level on."""
     import logging
 
-    from felice.server.logs import configure_logs
+    from felice.server.process.logs import configure_logs
 
     configure_logs(as_json=log_format == "json", level=getattr(logging, log_level.upper()))
 

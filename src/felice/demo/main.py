@@ -48,7 +48,7 @@ from felice.env.own_directory import OwnDirectory
 from felice.pipelines.spark.java import options_for_few_resources
 from felice.pipelines.spark.lag import offsets_behind
 from felice.pipelines.spark.session import session, start_java, stop
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 MASTER = "local[*]"
 CHART = "delays.png"

@@ -66,7 +66,7 @@ class LogDirectory:
         self.path = path
         self.directory_id: UUID | None = None
         self.logs: dict[PartitionKey, Log] = {}
-        # Replicas that are being copied here from another directory (`server/replica_moves.py`).
+        # Replicas that are being copied here from another directory (`server/disks/replica_moves.py`).
         self.futures: dict[PartitionKey, Log] = {}
         self.unfinished_moves: list[PartitionKey] = []
         self.failed: dict[PartitionKey, str] = {}

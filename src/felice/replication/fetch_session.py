@@ -2,7 +2,7 @@
 
 Keeps true:  a request, together with the earlier requests of its session, names exactly the partitions that are
              wanted now. Whenever the two sides may disagree, the next request is a full one.
-Pure. The leader's side is `server/fetch_sessions.py`.
+Pure. The leader's side is `server/fetching/fetch_sessions.py`.
 """
 
 from __future__ import annotations

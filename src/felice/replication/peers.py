@@ -6,7 +6,7 @@ Keeps true:  each request gets its own reply, or `PeerUnavailable` with the reas
              is closed.
 How:         one connection for each broker and lane: replies come in request order, so a fetch that waits for records
              must not delay other requests.
-Leaves:      the content of requests, and retries, to `fetcher`, `server/transactions` and `server/admission`.
+Leaves:      the content of requests, and retries, to `fetcher`, `transactions` and `admission` in `server/writes`.
 """
 
 from __future__ import annotations

@@ -24,24 +24,24 @@ from felice.env.key_stores import TlsError
 from felice.metadata import ClusterImage
 from felice.metadata.store import MetadataStore, StoreError
 from felice.metadata.watcher import Watcher
-from felice.server.cleaning import Cleaner
 from felice.server.composition import Basis, Parts, compose
+from felice.server.configs.settings import Settings
+from felice.server.disks.cleaning import Cleaner
+from felice.server.disks.log_directories import LogDirectories
 from felice.server.handlers.table import Handle, Handlers
-from felice.server.identity import broker_id_of, other_cluster, prepare_store
-from felice.server.inter_broker import InterBrokerSecurity
 from felice.server.lifecycle import Lifecycle, State
-from felice.server.listener import Listener, check_free
-from felice.server.log_directories import LogDirectories
-from felice.server.membership import Membership
+from felice.server.membership.identity import broker_id_of, other_cluster, prepare_store
+from felice.server.membership.membership import Membership
+from felice.server.membership.store_sources import StoreSource, source_of
 from felice.server.metrics.remote_offsets import RemoteOffsets
-from felice.server.metrics.sources import Sources
-from felice.server.monitoring import Monitoring
+from felice.server.monitoring.endpoint import Monitoring
+from felice.server.monitoring.sources import Sources
+from felice.server.net.listener import Listener, check_free
+from felice.server.net.session import Session
+from felice.server.security.inter_broker import InterBrokerSecurity
+from felice.server.security.tls import TlsListeners
 from felice.server.services import Services
-from felice.server.session import Session
-from felice.server.settings import Settings
 from felice.server.startup import StartupError
-from felice.server.store_sources import StoreSource, source_of
-from felice.server.tls import TlsListeners
 
 _log = logging.getLogger("felice.server")
 
@@ -181,7 +181,7 @@ class Broker:
         await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
         parts = self._parts = compose(self._basis, self.broker_id, cluster_id, store, watcher)
         self.lifecycle.enter(State.JOINING)
-        await parts.services.logins.start()
+        await parts.services.security.logins.start()
         for listener in self.listeners:
             await listener.start()
         await parts.membership.join()
@@ -241,7 +241,7 @@ class Broker:
         services = parts.services
         parts.maintenance.start()
         parts.cleaner.start()
-        services.replica_moves.start()
+        services.disks.replica_moves.start()
         for listener in self.listeners:
             listener.open()
         remote_offsets = RemoteOffsets(services.watcher, parts.replication.peers)
@@ -267,7 +267,7 @@ class Broker:
         if self._parts is not None:
             self._parts.services.quotas.follow(new)
             self._parts.services.image_follower.on_image(old, new)
-            self._parts.services.request_log.follow(self.config)
+            self._parts.services.flow.request_log.follow(self.config)
 
     def _on_other_cluster(self, found: str) -> None:
         """The store has another cluster: it was emptied and used again, or replaced. Its topics are not those here."""
@@ -330,9 +330,9 @@ class Broker:
     async def _stop_components(self, parts: Parts) -> None:
         await parts.replication.stop()
         await parts.cleaner.stop()
-        await parts.services.replica_moves.stop()
+        await parts.services.disks.replica_moves.stop()
         await parts.maintenance.stop()
-        await parts.services.auto_topics.finish()
+        await parts.services.topics.auto.finish()
 
     async def _close_directories(self, parts: Parts) -> None:
         parts.services.image_follower.stop()
@@ -358,7 +358,7 @@ class Broker:
             await parts.replication.stop()
             for partition in parts.services.partitions:
                 await partition.flusher.finish()  # its thread must not meet a closed file
-            await parts.services.auto_topics.finish()
+            await parts.services.topics.auto.finish()
         await self._abandon(ends_session=False)
 
     async def _abandon(self, *, ends_session: bool = True) -> None:
@@ -375,7 +375,7 @@ class Broker:
 
     async def _close_store(self, *, ends_session: bool = True) -> None:
         if self._parts is not None:
-            self._parts.services.logins.stop()
+            self._parts.services.security.logins.stop()
             await self._parts.membership.stop()
             await self._parts.controller.stop()
         if self._watcher is not None:

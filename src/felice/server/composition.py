@@ -24,42 +24,42 @@ from felice.metadata.store import MetadataStore
 from felice.metadata.watcher import Watcher
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
-from felice.server.access.control import AccessControl
-from felice.server.auto_topics import AutoTopics
-from felice.server.batch_validation import BatchValidation
-from felice.server.cleaning import Cleaner
-from felice.server.closings import Closings
-from felice.server.connection_limits import ConnectionLimits
-from felice.server.coordinators import Coordinators
-from felice.server.delegation_tokens import DelegationTokens
-from felice.server.fetch_sessions import FetchSessions
-from felice.server.group_lookups import GroupLookups
+from felice.server.configs.settings import Settings
+from felice.server.disks.cleaning import Cleaner
+from felice.server.disks.log_directories import LogDirectories
+from felice.server.disks.replica_moves import ReplicaMoves
+from felice.server.fetching.fetch_sessions import FetchSessions
+from felice.server.flow.closings import Closings
+from felice.server.flow.connection_limits import ConnectionLimits
+from felice.server.flow.pace import LargeRequests, Wakeups
+from felice.server.flow.request_log import RequestLog
+from felice.server.flow.request_memory import RequestMemory
+from felice.server.flow.turns import Turns
+from felice.server.groups.coordinators import Coordinators
+from felice.server.groups.group_lookups import GroupLookups
 from felice.server.handlers.table import OFFERED, Handle
-from felice.server.image_follower import ImageFollower
-from felice.server.inter_broker import InterBrokerSecurity
 from felice.server.lifecycle import Lifecycle
-from felice.server.listener import Listener
-from felice.server.log_directories import LogDirectories
-from felice.server.logins import Logins
 from felice.server.maintenance import Maintenance
-from felice.server.membership import Membership
+from felice.server.membership.membership import Membership
+from felice.server.membership.store_sources import StoreSource
 from felice.server.metrics.mbeans import Metrics
-from felice.server.offline_logs import OfflineLogs
-from felice.server.pace import LargeRequests, Wakeups
-from felice.server.producer_ids import ProducerIds
+from felice.server.net.listener import Listener
+from felice.server.net.session import Session
 from felice.server.quotas.client_quotas import ClientQuotas
-from felice.server.replica_moves import ReplicaMoves
-from felice.server.replication_parts import ReplicationParts, make_replication
-from felice.server.request_log import RequestLog
-from felice.server.request_memory import RequestMemory
-from felice.server.services import Services
-from felice.server.session import Session
-from felice.server.settings import Settings
-from felice.server.store_sources import StoreSource
+from felice.server.replicas.image_follower import ImageFollower
+from felice.server.replicas.offline_logs import OfflineLogs
+from felice.server.replicas.replication_parts import ReplicationParts, make_replication
+from felice.server.security.access_control import AccessControl
+from felice.server.security.delegation_tokens import DelegationTokens
+from felice.server.security.inter_broker import InterBrokerSecurity
+from felice.server.security.logins import Logins
+from felice.server.security.tls import TlsListeners
+from felice.server.services import Changes, Disks, Fetching, Flow, Security, Services, Topics
 from felice.server.telemetry.clients import ClientTelemetry
-from felice.server.tls import TlsListeners
-from felice.server.topic_rows import TopicRows
-from felice.server.turns import Turns
+from felice.server.topics.auto_topics import AutoTopics
+from felice.server.topics.topic_rows import TopicRows
+from felice.server.writes.batch_validation import BatchValidation
+from felice.server.writes.producer_ids import ProducerIds
 
 # Memory of large requests that is kept for reuse: eight produced batches of the usual maximum size of 1 MiB.
 _FRAME_POOL_BYTES = 8 * 1024 * 1024
@@ -124,62 +124,77 @@ def compose(basis: Basis, broker_id: int, cluster_id: str, store: MetadataStore,
         auto_topics,
         producer_ids,
         lambda: image_follower.check_session(),  # created below
+        GroupLookups(env.clock.monotonic),
     )
     quotas = ClientQuotas(env.clock, basis.config)
     quotas.follow(watcher.image)
-    metrics = Metrics(broker_id, OFFERED, store, watcher, directories, replication, controller)
+    metrics = Metrics(
+        broker_id, OFFERED, store, watcher, directories, partitions, replication.isr_writer, controller
+    )
     image_follower = ImageFollower(
         broker_id, settings, lifecycle, store, watcher, replication, coordinators, controller, metrics
     )
     cleaner, replica_moves = _directory_work(basis, partitions)
-    tokens = DelegationTokens(settings.static, env, lambda: watcher.image, TokenChanges(store, watcher))
-    connections = ConnectionLimits(basis.config, basis.listeners)
+    services = Services(
+        broker_id=broker_id,
+        env=env,
+        apis=OFFERED,
+        settings=settings,
+        lifecycle=lifecycle,
+        watcher=watcher,
+        changes=Changes(admin, AclChanges(store, watcher), Leaderships(store, watcher)),
+        image_follower=image_follower,
+        partitions=partitions,
+        disks=Disks(
+            directories,
+            replica_moves,
+            OfflineLogs(directories, partitions, cleaner, lifecycle, watcher, image_follower),
+        ),
+        topics=Topics(auto_topics, TopicRows()),
+        batch_validation=BatchValidation(basis.config),
+        fetching=Fetching(
+            FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random),
+            RateLimit(lambda: settings.config.leader_replication_throttled_rate),
+        ),
+        coordinators=coordinators,
+        security=_security(basis, watcher, TokenChanges(store, watcher)),
+        quotas=quotas,
+        flow=_flow(basis),
+        metrics=metrics,
+        telemetry=ClientTelemetry(env.clock, env.random, lambda: watcher.image, config.telemetry_max_bytes),
+    )
     settings.on_change += [
         basis.tls.follow,
         directories.reconfigure,
         cleaner.reconfigure,
-        lambda _: connections.close_excess(),
+        lambda _: services.flow.connections.close_excess(),
     ]
-    services = Services(
-        broker_id=broker_id,
-        env=env,
-        settings=settings,
-        lifecycle=lifecycle,
-        watcher=watcher,
-        apis=OFFERED,
-        access=AccessControl(settings.static, lambda: watcher.image.acls),
-        connections=connections,
-        turns=Turns(env.clock, basis.config, basis.sessions),
-        wakeups=Wakeups(env.clock),
-        large_requests=LargeRequests(env.clock),
-        request_memory=RequestMemory(config.queued_max_request_bytes),
-        closings=Closings(env.clock.monotonic),
-        batch_validation=BatchValidation(basis.config),
-        frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
-        directories=directories,
-        partitions=partitions,
-        replication_throttle=RateLimit(lambda: settings.config.leader_replication_throttled_rate),
-        cluster_admin=admin,
-        acl_changes=AclChanges(store, watcher),
-        leaderships=Leaderships(store, watcher),
-        coordinators=coordinators,
-        group_lookups=GroupLookups(env.clock.monotonic),
-        auto_topics=auto_topics,
-        producer_ids=producer_ids,
-        quotas=quotas,
-        request_log=RequestLog(config, env.clock.monotonic),
-        fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, env.random),
-        replica_moves=replica_moves,
-        image_follower=image_follower,
-        offline_logs=OfflineLogs(directories, partitions, cleaner, lifecycle, watcher, image_follower),
-        metrics=metrics,
-        topic_rows=TopicRows(),
-        tls=basis.tls,
-        logins=Logins(settings, lambda: watcher.image, tokens, env.random),
-        tokens=tokens,
-        telemetry=ClientTelemetry(env.clock, env.random, lambda: watcher.image, config.telemetry_max_bytes),
-    )
     return _shells(basis, cluster_id, store, replication, controller, cleaner, services)
+
+
+def _security(basis: Basis, watcher: Watcher, changes: TokenChanges) -> Security:
+    env, settings = basis.env, basis.settings
+    tokens = DelegationTokens(settings.static, env, lambda: watcher.image, changes)
+    return Security(
+        AccessControl(settings.static, lambda: watcher.image.acls),
+        basis.tls,
+        Logins(settings, lambda: watcher.image, tokens, env.random),
+        tokens,
+    )
+
+
+def _flow(basis: Basis) -> Flow:
+    clock, config = basis.env.clock, basis.settings.config
+    return Flow(
+        connections=ConnectionLimits(basis.config, basis.listeners),
+        turns=Turns(clock, basis.config, basis.sessions),
+        wakeups=Wakeups(clock),
+        large_requests=LargeRequests(clock),
+        request_memory=RequestMemory(config.queued_max_request_bytes),
+        frame_memory=FrameMemory(pool_bytes=_FRAME_POOL_BYTES, map_from_bytes=_MAPPED_FRAME_BYTES),
+        closings=Closings(clock.monotonic),
+        request_log=RequestLog(config, clock.monotonic),
+    )
 
 
 def _directory_work(basis: Basis, partitions: Partitions) -> tuple[Cleaner, ReplicaMoves]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from felice.security.principal import Principal, host_text
-from felice.server.access.control import Access
-from felice.server.pace import Holdable
+from felice.server.flow.pace import Holdable
+from felice.server.security.access_control import Access
 from felice.server.services import Services
 
 
@@ -77,4 +77,4 @@ class RequestContext:
     @property
     def access(self) -> Access:
         """What the client may do. Without an authorizer: everything."""
-        return self.services.access.of(str(self.principal), self.host, self.api_key)
+        return self.services.security.access.of(str(self.principal), self.host, self.api_key)

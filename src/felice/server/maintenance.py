@@ -15,7 +15,7 @@ from felice.env.clock import set_within
 from felice.log.directory import LogDirectory
 from felice.metadata import MetadataStore
 from felice.protocol.errors import ApiError, BrokenInvariant
-from felice.server.listener import Listener
+from felice.server.net.listener import Listener
 from felice.server.services import Services
 
 _log = logging.getLogger("felice.server")
@@ -45,24 +45,16 @@ class Maintenance:
         report_offline_replicas: PeriodicTask,
     ) -> None:
         self._report_offline_replicas = report_offline_replicas
-        self._clock = services.env.clock
-        self._settings = services.settings
-        self._directories = services.directories
-        self._partitions = services.partitions
-        self._frame_memory = services.frame_memory
-        self._offline_logs = services.offline_logs
         self._services, self._store = services, store
         self._listeners = listeners
-        self._tokens = services.tokens
-        self._telemetry = services.telemetry
-        self._watcher = services.watcher
-        self._broker_id = services.broker_id
+        self._clock = services.env.clock
+        self._partitions = services.partitions
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
         """Starts every task that has an interval."""
-        config = self._settings.config
+        config = self._services.settings.config
         periodic: list[tuple[str, int, PeriodicTask]] = [
             ("retention", config.log_retention_check_interval_ms, self._apply_retention),
             ("flush", min(config.log_flush_scheduler_interval_ms, _MAX_FLUSH_CHECK_MS), self._flush_due),
@@ -85,7 +77,7 @@ class Maintenance:
             ("in-sync replicas", max(1, config.replica_lag_time_max_ms // 2), self._shrink_isrs),
             ("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers),
             ("frame memory", _FRAME_MEMORY_MS, self._forget_frame_memory),
-            ("logs on full disks", _RETRY_LOGS_MS, self._offline_logs.retry),
+            ("logs on full disks", _RETRY_LOGS_MS, self._services.disks.offline_logs.retry),
             ("offline replicas", _OFFLINE_REPLICAS_MS, self._report_offline_replicas),
             ("client telemetry", _TELEMETRY_MS, self._forget_silent_clients),
             ("deleted topics", _DELETED_TOPICS_MS, self._confirm_deletions),
@@ -175,7 +167,9 @@ class Maintenance:
             await self._write(directory, directory.checkpoints.capture_high_watermarks(offsets))
 
     def _online_directories(self) -> list[LogDirectory]:
-        return [directory for directory in self._directories if directory.offline_reason is None]
+        return [
+            directory for directory in self._services.disks.directories if directory.offline_reason is None
+        ]
 
     async def _write(self, directory: LogDirectory, write: Callable[[], None]) -> None:
         """Writes files on a thread. A disk error takes the directory offline, as for an append."""
@@ -193,24 +187,24 @@ class Maintenance:
             partition.log.expire_producers(now_ms)
 
     async def _confirm_deletions(self) -> None:
-        if self._watcher.image.deleted_topics:
+        if self._services.image.deleted_topics:
             # A start needs no module for this.
-            from felice.server.deleted_topics import DeletedTopics
+            from felice.server.membership.deleted_topics import DeletedTopics
 
             await DeletedTopics(self._services, self._store).confirm()
 
     async def _forget_silent_clients(self) -> None:
-        self._telemetry.forget_silent()
+        self._services.telemetry.forget_silent()
 
     async def _delete_expired_tokens(self) -> None:
-        if self._watcher.image.controller_id == self._broker_id:
-            await self._tokens.delete_expired()
+        if self._services.image.controller_id == self._services.broker_id:
+            await self._services.security.tokens.delete_expired()
 
     async def _forget_frame_memory(self) -> None:
-        self._frame_memory.forget_unused()
+        self._services.flow.frame_memory.forget_unused()
 
     async def _close_idle(self) -> None:
-        max_idle_s = self._settings.config.connections_max_idle_ms / 1000
+        max_idle_s = self._services.settings.config.connections_max_idle_ms / 1000
         if max_idle_s > 0:
             now = self._clock.monotonic()
             for listener in self._listeners:

@@ -16,75 +16,113 @@ from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
 from felice.protocol.frame_memory import FrameMemory
 from felice.replication.partitions import Partitions
-from felice.server.access.control import AccessControl
-from felice.server.auto_topics import AutoTopics
-from felice.server.batch_validation import BatchValidation
-from felice.server.closings import Closings
-from felice.server.config_entries import BrokerLayers
-from felice.server.connection_limits import ConnectionLimits
-from felice.server.coordinators import Coordinators
-from felice.server.delegation_tokens import DelegationTokens
-from felice.server.fetch_sessions import FetchSessions
-from felice.server.group_lookups import GroupLookups
-from felice.server.image_follower import ImageFollower
+from felice.server.configs.entries import BrokerLayers
+from felice.server.configs.settings import Settings
+from felice.server.disks.log_directories import LogDirectories
+from felice.server.disks.replica_moves import ReplicaMoves
+from felice.server.fetching.fetch_sessions import FetchSessions
+from felice.server.flow.closings import Closings
+from felice.server.flow.connection_limits import ConnectionLimits
+from felice.server.flow.pace import LargeRequests, Wakeups
+from felice.server.flow.request_log import RequestLog
+from felice.server.flow.request_memory import RequestMemory
+from felice.server.flow.turns import Turns
+from felice.server.groups.coordinators import Coordinators
 from felice.server.lifecycle import Lifecycle
-from felice.server.log_directories import LogDirectories
-from felice.server.logins import Logins
 from felice.server.metrics.mbeans import Metrics
-from felice.server.offline_logs import OfflineLogs
-from felice.server.pace import LargeRequests, Wakeups
-from felice.server.producer_ids import ProducerIds
 from felice.server.quotas.client_quotas import ClientQuotas
-from felice.server.replica_moves import ReplicaMoves
-from felice.server.request_log import RequestLog
-from felice.server.request_memory import RequestMemory
-from felice.server.settings import Settings
+from felice.server.replicas.image_follower import ImageFollower
+from felice.server.replicas.offline_logs import OfflineLogs
+from felice.server.security.access_control import AccessControl
+from felice.server.security.delegation_tokens import DelegationTokens
+from felice.server.security.logins import Logins
+from felice.server.security.tls import TlsListeners
 from felice.server.telemetry.clients import ClientTelemetry
-from felice.server.tls import TlsListeners
-from felice.server.topic_rows import TopicRows
-from felice.server.turns import Turns
+from felice.server.topics.auto_topics import AutoTopics
+from felice.server.topics.topic_rows import TopicRows
+from felice.server.writes.batch_validation import BatchValidation
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """The parts of a broker that handlers and sessions use."""
+class Flow:
+    """What bounds connections and requests, and shares the event loop between them."""
 
-    broker_id: int
-    env: Environment
-    settings: Settings
-    lifecycle: Lifecycle
-    watcher: Watcher
-    apis: Mapping[int, Api]
-    access: AccessControl
     connections: ConnectionLimits
     turns: Turns
     wakeups: Wakeups
     large_requests: LargeRequests
     request_memory: RequestMemory
-    closings: Closings
-    batch_validation: BatchValidation
     frame_memory: FrameMemory
-    directories: LogDirectories
-    partitions: Partitions
-    replication_throttle: RateLimit
-    cluster_admin: ClusterAdmin
-    acl_changes: AclChanges
-    leaderships: Leaderships
-    coordinators: Coordinators
-    group_lookups: GroupLookups
-    auto_topics: AutoTopics
-    producer_ids: ProducerIds
-    quotas: ClientQuotas
+    closings: Closings
     request_log: RequestLog
-    fetch_sessions: FetchSessions
-    replica_moves: ReplicaMoves
-    image_follower: ImageFollower
-    offline_logs: OfflineLogs
-    metrics: Metrics
-    topic_rows: TopicRows
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Who a client is, and what it may do."""
+
+    access: AccessControl
     tls: TlsListeners
     logins: Logins
     tokens: DelegationTokens
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What writes the metadata of the cluster to its store."""
+
+    cluster: ClusterAdmin
+    acls: AclChanges
+    leaderships: Leaderships
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """The log directories, and the work on them."""
+
+    directories: LogDirectories
+    replica_moves: ReplicaMoves
+    offline_logs: OfflineLogs
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics that are created when a client names them (`auto`), and the rows that describe topics."""
+
+    auto: AutoTopics
+    rows: TopicRows
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """The fetch sessions (KIP-227), and the rate at which this broker sends to throttled followers."""
+
+    sessions: FetchSessions
+    throttle: RateLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a broker that handlers and sessions use, each room's in a value of its own."""
+
+    broker_id: int
+    env: Environment
+    apis: Mapping[int, Api]
+    settings: Settings
+    lifecycle: Lifecycle
+    watcher: Watcher
+    changes: Changes
+    image_follower: ImageFollower
+    partitions: Partitions
+    disks: Disks
+    topics: Topics
+    batch_validation: BatchValidation
+    fetching: Fetching
+    coordinators: Coordinators
+    security: Security
+    quotas: ClientQuotas
+    flow: Flow
+    metrics: Metrics
     telemetry: ClientTelemetry
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from felice.client.arguments import takes_lists
 from felice.env.forks import Owner
-from felice.server.embedded import stopping_after
+from felice.server.process.embedded import stopping_after
 from felice.testing.broker import Broker, Headers, Record, Text
 from felice.testing.faults import Faults
 

@@ -85,7 +85,7 @@ from felice.replication.partitions import Partitions
 from felice.server.context import RequestContext
 from felice.server.handlers.table import Handle
 from felice.server.services import Services
-from felice.server.topic_rows import TopicRows
+from felice.server.topics.topic_rows import TopicRows
 from felice.testing.fault import BY_PARTITION, Fault
 
 MESSAGE = "injected by felice.testing"
@@ -169,7 +169,7 @@ def topics_of(api: Api, request: object, services: Services) -> frozenset[str]:
     if isinstance(request, MetadataRequest) and request.topics is None:
         named |= services.image.topics.keys()
     if isinstance(request, FetchRequest) and request.session_id:
-        session = services.fetch_sessions.find(request.session_id)
+        session = services.fetching.sessions.find(request.session_id)
         refs = {topic for topic, _ in session.partitions} if session else set()
         named |= {services.image.topic_names.get(ref, "") if isinstance(ref, UUID) else ref for ref in refs}
     return frozenset(named - {""})
@@ -274,7 +274,9 @@ def _refusing(context: RequestContext, topic: str | None, error: ErrorCode) -> R
 
 def with_own_rows(context: RequestContext) -> RequestContext:
     """A context whose handler builds every row again instead of sharing it, so that the response may be changed."""
-    return _with_services(context, dataclasses.replace(context.services, topic_rows=TopicRows(max_bytes=0)))
+    services = context.services
+    topics = dataclasses.replace(services.topics, rows=TopicRows(max_bytes=0))
+    return _with_services(context, dataclasses.replace(services, topics=topics))
 
 
 def _with_services(context: RequestContext, services: Services) -> RequestContext:

@@ -32,7 +32,7 @@ from felice.records.kernels import murmur2
 from felice.records.reader import read_batch
 from felice.replication.partition import ACKS_ALL, Partition
 from felice.server.broker import Broker as Server
-from felice.server.embedded import HOST, EmbeddedBroker, named
+from felice.server.process.embedded import HOST, EmbeddedBroker, named
 from felice.testing.faults import Faults
 from felice.testing.serving import TEST_SETTINGS, Serving
 
@@ -186,11 +186,11 @@ class Broker(Serving):
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic that is ready when this returns; raises `ApiError` if it cannot be created."""
         requested = NewTopic(name, partitions, 1, configs=dict(configs or {}))
-        self._embedded.run(self._server.services.cluster_admin.create_topic(requested))
+        self._embedded.run(self._server.services.changes.cluster.create_topic(requested))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; raises `ApiError` if there is none of this name."""
-        self._embedded.run(self._server.services.cluster_admin.delete_topic(name))
+        self._embedded.run(self._server.services.changes.cluster.delete_topic(name))
 
     def produce(
         self,
@@ -251,7 +251,7 @@ def _bytes(text: Text | None) -> bytes | None:
 
 
 async def _append(server: Server, record: Record, partition: int | None) -> Record:
-    code = await server.services.auto_topics.create(record.topic)
+    code = await server.services.topics.auto.create(record.topic)
     if code:
         raise ApiError(ErrorCode.of(code), f"topic {record.topic} cannot be created")
     if partition is None:

@@ -16,7 +16,7 @@ from felice.controller.topic_plans import NewTopic
 from felice.env.forks import Owner
 from felice.env.own_directory import OwnDirectory
 from felice.metadata import ClusterImage, PartitionImage
-from felice.server.embedded import EmbeddedCluster, named
+from felice.server.process.embedded import EmbeddedCluster, named
 from felice.testing.serving import TEST_SETTINGS, Serving
 
 _POLL_S = 0.005
@@ -152,7 +152,7 @@ class Cluster(Serving):
         """
         brokers = self._running.cluster.brokers
         requested = NewTopic(name, partitions, replication_factor, configs=dict(configs or {}))
-        planned = self._running.run(brokers[min(brokers)].services.cluster_admin.create_topic(requested))
+        planned = self._running.run(brokers[min(brokers)].services.changes.cluster.create_topic(requested))
         self.wait_until(
             lambda _: all(broker.image.topic_by_id(planned.topic_id) for broker in list(brokers.values()))
         )

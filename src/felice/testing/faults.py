@@ -23,8 +23,8 @@ from felice.env.begun import begin, ended
 from felice.protocol.api import API, Api
 from felice.protocol.errors import ErrorCode
 from felice.server.context import NO_REPLY, CloseConnection, Connection, RequestContext
-from felice.server.embedded import EmbeddedBroker
 from felice.server.handlers.table import OFFERED, Handle, Handlers
+from felice.server.process.embedded import EmbeddedBroker
 from felice.testing import answers
 from felice.testing.fault import Fault, FaultKind, FaultNotFired, Injection, Script
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from felice.server.embedded import stopping_after
+from felice.server.process.embedded import stopping_after
 from felice.testing.aio import AsyncBroker
 from felice.testing.broker import Broker
 

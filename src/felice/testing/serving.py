@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from felice.server.embedded import stopping_after
+from felice.server.process.embedded import stopping_after
 
 # The first member of a group creates this topic: one partition is created faster than fifty.
 TEST_SETTINGS: Mapping[str, str] = {"offsets.topic.num.partitions": "1"}

@@ -37,9 +37,9 @@ from felice.security.acl import (
     ResourceType,
 )
 from felice.server.broker import Broker
-from felice.server.embedded import embedded_config
 from felice.server.handlers.table import OFFERED
-from felice.server.session import Session
+from felice.server.net.session import Session
+from felice.server.process.embedded import embedded_config
 
 SAMPLES_A_VERSION = 25
 # The keys of Produce, Fetch, JoinGroup and SyncGroup, which may be answered much later.
@@ -182,9 +182,9 @@ def test_an_absurd_request_is_answered_or_its_connection_closed(
         settings = {"offsets.topic.num.partitions": "2", "max.connections": "100", **rights.settings}
         broker = Broker(embedded_config(tmp_path / "data", 0, settings), Environment.system())
         await broker.start()
-        planned = await broker.services.cluster_admin.create_topic(NewTopic("a", 2))
-        assert await broker.services.auto_topics.create(CONSUMER_OFFSETS) == 0
-        await broker.services.acl_changes.create(rights.acls)
+        planned = await broker.services.changes.cluster.create_topic(NewTopic("a", 2))
+        assert await broker.services.topics.auto.create(CONSUMER_OFFSETS) == 0
+        await broker.services.changes.acls.create(rights.acls)
         batch = _batch(broker.env.clock.now_ms())
         for version, request in _requests(api, planned.topic_id, batch):
             # On a slow machine answers come late; it suffices that most come.

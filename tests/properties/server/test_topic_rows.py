@@ -21,9 +21,9 @@ from felice.protocol.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from felice.server.access.control import EVERYTHING
 from felice.server.handlers import describe_topic_partitions, metadata
-from felice.server.topic_rows import TopicRows
+from felice.server.security.access_control import EVERYTHING
+from felice.server.topics.topic_rows import TopicRows
 
 NAMES = ("a", "b", "c", "__consumer_offsets")
 LISTENERS = ("PLAINTEXT", "OTHER")

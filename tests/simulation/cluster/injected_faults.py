@@ -22,9 +22,9 @@ from felice.replication import divergence, fetcher, follower, isr, partition
 from felice.replication.leader import Leader
 from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions
-from felice.server import membership
-from felice.server.image_follower import ImageFollower
-from felice.server.transactions import MarkerWriter
+from felice.server.membership import membership
+from felice.server.replicas.image_follower import ImageFollower
+from felice.server.writes.transactions import MarkerWriter
 from simulation.injected_faults import InjectedFault, _answers, _replace, _wrap
 from simulation.plan import Plan
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from checkers.replicas import copies_anomalies, starts_anomalies, state_anomalies
 from felice.metadata import layout
-from felice.server.local_cluster import local_settings
+from felice.server.process.local_cluster import local_settings
 from felice.testing.simulation.ensemble import SimEnsemble
 from felice.testing.simulation.world import BrokerMachine, World
 from simulation.cluster.lost_stores import HeldLogs, LostStores

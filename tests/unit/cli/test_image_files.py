@@ -31,7 +31,7 @@ Compose = Callable[[str], None]
 def started(monkeypatch: pytest.MonkeyPatch) -> list[BrokerConfig]:
     """The configurations of the brokers that were started."""
     found: list[BrokerConfig] = []
-    monkeypatch.setattr("felice.server.running.run", lambda config, **_: found.append(config))
+    monkeypatch.setattr("felice.server.process.running.run", lambda config, **_: found.append(config))
     monkeypatch.setattr(cli_start, "_configure_logs", lambda *_: None)
     return found
 

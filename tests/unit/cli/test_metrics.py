@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from felice.cli import metrics as command
 from felice.cli.main import run
 from felice.cli.metrics import metrics
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.apache_kafka import free_port
 
 PAGE = ["# HELP log_size Bytes.", "# TYPE log_size gauge", 'log_size{topic="a"} 5', "leaders 3"]

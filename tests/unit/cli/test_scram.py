@@ -12,7 +12,7 @@ from conformance.wire import Wire
 from felice.cli.main import felice, run
 from felice.cli.options import read_properties
 from felice.security.sasl.scram import ScramClient
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from unit.server.test_sasl import log_in
 
 

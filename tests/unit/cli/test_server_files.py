@@ -70,7 +70,7 @@ controller.listener.names=CONTROLLER
 def started(monkeypatch: pytest.MonkeyPatch) -> list[BrokerConfig]:
     """The configurations of the brokers that were started."""
     found: list[BrokerConfig] = []
-    monkeypatch.setattr("felice.server.running.run", lambda config, **_: found.append(config))
+    monkeypatch.setattr("felice.server.process.running.run", lambda config, **_: found.append(config))
     monkeypatch.setattr(start, "_configure_logs", lambda *_: None)
     return found
 

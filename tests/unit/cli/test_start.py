@@ -10,7 +10,7 @@ from felice.cli import main
 from felice.cli import start as cli_start
 from felice.cli.start import broker, start
 from felice.config import BrokerConfig
-from felice.server import running
+from felice.server.process import running
 
 SLIP = "error: unknown option num.partitons (did you mean num.partitions?)"
 

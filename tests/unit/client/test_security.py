@@ -25,7 +25,7 @@ from felice.client.security import Security
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.security.sasl.login import REAUTHENTICATION_SHARE
 from felice.security.sasl.plain import PlainClient
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from peers.authority import Authority, common_name
 from waiting import LIMIT_S
 
@@ -240,7 +240,7 @@ def test_a_client_goes_on_while_it_authenticates_again(
 ) -> None:
     """Each client works for 7 seconds."""
     settings = config(broker, "SASL_SSL", directory) | LOGIN
-    failures_before = broker.broker.services.logins.failures
+    failures_before = broker.broker.services.security.logins.failures
     producer = Producer(settings | {"client.id": "one", "acks": "1", "enable.idempotence": False})
     unanswered = Producer(settings | {"client.id": "none", "acks": "0", "enable.idempotence": False})
     errors: list[object] = []
@@ -267,7 +267,7 @@ def test_a_client_goes_on_while_it_authenticates_again(
     consumer.close()
     assert found == sent
     assert "reader" in renewals
-    assert broker.broker.services.logins.failures == failures_before
+    assert broker.broker.services.security.logins.failures == failures_before
 
 
 def test_the_blocking_client_goes_on_while_it_authenticates_again(

@@ -25,7 +25,7 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from felice.server.group_lookups import GroupLookups
+from felice.server.groups.group_lookups import GroupLookups
 from felice.server.handlers import find_coordinator, join_group, leave_group, offset_fetch
 
 
@@ -48,11 +48,10 @@ def context(version: int, **answers: Any) -> Any:
         listener_name="PLAINTEXT",
         services=SimpleNamespace(
             env=SimpleNamespace(clock=SystemClock()),
-            coordinators=SimpleNamespace(groups=coordinator),
+            coordinators=SimpleNamespace(groups=coordinator, lookups=GroupLookups(lambda: 0.0)),
             broker_id=1,
-            group_lookups=GroupLookups(lambda: 0.0),
             image=image,
-            auto_topics=SimpleNamespace(fault_of=lambda topic: None),
+            topics=SimpleNamespace(auto=SimpleNamespace(fault_of=lambda topic: None)),
         ),
     )
 

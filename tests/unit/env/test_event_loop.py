@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from felice.env import event_loop
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 _SOCKETS = 4 * event_loop.SOCKETS_IN_ONE_PASS
 

@@ -18,7 +18,7 @@ from felice.protocol.messages.fetch import (
     ReplicaState,
 )
 from felice.replication.fetch_session import FollowersSession, SessionPlan
-from felice.server.fetch_sessions import FetchSessions
+from felice.server.fetching.fetch_sessions import FetchSessions
 
 VERSION = 18
 Key = tuple[UUID, int]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from felice.env import Environment
 from felice.server.broker import Broker
-from felice.server.embedded import embedded_config
+from felice.server.process.embedded import embedded_config
 
 _CLIENTS = 500
 _SYSTEM_LIMIT = Path("/proc/sys/net/core/somaxconn")

@@ -27,7 +27,7 @@ from felice.records.batch import BatchHeader
 from felice.records.builder import build_control
 from felice.records.control import ControlType, EndTransactionMarker
 from felice.replication.partition import Partition
-from felice.server.admission import Admission, Agreement, Flow, PartitionErrors, QueuedWrite
+from felice.server.writes.admission import Admission, Agreement, Flow, PartitionErrors, QueuedWrite
 from waiting import until
 
 A, B = Identity("a", 7, 0), Identity("b", 8, 0)

@@ -13,10 +13,10 @@ from felice.controller.topic_plans import NewTopic
 from felice.metadata import ClusterImage
 from felice.metadata.store import StoreUnavailable
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.server import auto_topics
-from felice.server.auto_topics import MAX_CREATING, AutoTopics
+from felice.server.configs.settings import Settings
 from felice.server.lifecycle import Lifecycle
-from felice.server.settings import Settings
+from felice.server.topics import auto_topics
+from felice.server.topics.auto_topics import MAX_CREATING, AutoTopics
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 

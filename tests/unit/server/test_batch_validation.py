@@ -28,11 +28,11 @@ from felice.records.builder import build_batch
 from felice.records.compression import Codec
 from felice.records.record import Record
 from felice.records.validate import INLINE_MAX_BYTES, ProduceRules
-from felice.server import batch_validation
-from felice.server.batch_validation import BatchValidation
-from felice.server.embedded import EmbeddedBroker
 from felice.server.handlers import produce
-from felice.server.image_follower import ImageFollower
+from felice.server.process.embedded import EmbeddedBroker
+from felice.server.replicas.image_follower import ImageFollower
+from felice.server.writes import batch_validation
+from felice.server.writes.batch_validation import BatchValidation
 
 RULES = ProduceRules.of(TopicConfig())
 LIMIT_BYTES = 8 * 1024 * 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.wire import Wire
 from felice.env import Environment, SystemClock, SystemNetwork
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from unit.log.logs import FailingDisk
 from unit.server.test_embedded_broker import create, produce
 from waiting import LIMIT_S, wait_until
@@ -40,5 +40,5 @@ def test_a_full_disk_is_no_fault_of_the_partition(tmp_path: Path) -> None:
         wait_until(lambda: status.passes)
         assert status.last["t-0"].records_kept == 1
         # What a deleted topic left behind would stay for as long as the broker runs.
-        running.run(broker.services.cluster_admin.delete_topic("t"))
+        running.run(broker.services.changes.cluster.delete_topic("t"))
         wait_until(lambda: not status.last)

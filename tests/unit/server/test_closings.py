@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from felice.protocol.messages.delete_records import DeleteRecordsResponse
-from felice.server.client_lines import MAX_LINES_PER_MINUTE
-from felice.server.closings import Closing, Closings
-from felice.server.logs import MAX_VALUE_CHARACTERS, configure_logs
+from felice.server.flow.client_lines import MAX_LINES_PER_MINUTE
+from felice.server.flow.closings import Closing, Closings
+from felice.server.process.logs import MAX_VALUE_CHARACTERS, configure_logs
 from unit.server.test_session import KEY, Peer, echo, question
 
 
@@ -114,10 +114,10 @@ def test_an_internal_error_is_logged_once_a_minute(caplog: pytest.LogCaptureFixt
         raise RuntimeError("a fault of ours")
 
     async def scenario() -> None:
-        closings = Peer(echo).session._services.closings
+        closings = Peer(echo).session._services.flow.closings
         for _ in range(3):
             peer = Peer(fail)
-            peer.session._services.closings = closings
+            peer.session._services.flow.closings = closings
             peer.feed(question(1))
             assert peer.transport.aborted
 

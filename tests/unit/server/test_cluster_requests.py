@@ -25,7 +25,7 @@ from felice.protocol.messages.describe_cluster import DescribeClusterRequest
 from felice.protocol.messages.elect_leaders import ElectionType, ElectLeadersRequest, TopicPartitions
 from felice.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from felice.server.embedded import EmbeddedCluster
+from felice.server.process.embedded import EmbeddedCluster
 from waiting import wait_until
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from felice.server import companion as module
-from felice.server.companion import Companion
+from felice.server.process import companion as module
+from felice.server.process.companion import Companion
 from waiting import until
 
 ENDS_WITH_ITS_PARENT = """
@@ -51,7 +51,7 @@ async def test_its_lines_are_passed_on_and_a_stop_ends_it() -> None:
 async def test_it_ends_when_the_process_of_the_brokers_dies() -> None:
     parent = f"""
 import asyncio, os, sys
-from felice.server.companion import Companion
+from felice.server.process.companion import Companion
 async def main():
     lines = []
     program = Companion("p", lambda n: [sys.executable, "-c", {ENDS_WITH_ITS_PARENT!r}, str(n)], lines.append)

@@ -8,14 +8,14 @@ from felice.config import BrokerConfig
 from felice.config.option import INT_MAX
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_configs import ConfigSource
-from felice.server.config_entries import (
+from felice.server.configs.dynamic import check_dynamic, check_not_shut_out, usable, without_effect
+from felice.server.configs.entries import (
     BrokerLayers,
     ConfigEntry,
     broker_entries,
     dynamic_default_entries,
     topic_entries,
 )
-from felice.server.dynamic_config import check_dynamic, check_not_shut_out, usable, without_effect
 
 NOTHING = BrokerLayers({}, {}, {})
 

@@ -32,8 +32,8 @@ from felice.records.builder import build_batch
 from felice.records.compression import Codec
 from felice.records.record import Record
 from felice.server.broker import Broker
-from felice.server.embedded import embedded_config
-from felice.server.session import Session
+from felice.server.net.session import Session
+from felice.server.process.embedded import embedded_config
 from unit.server.test_session import HeldTransport
 
 COSTS = Path(__file__).with_name("costs.txt")

@@ -17,7 +17,7 @@ from felice.metadata.watcher import Watcher
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.security.delegation_tokens import DelegationToken
 from felice.security.principal import Principal
-from felice.server.delegation_tokens import DelegationTokens
+from felice.server.security.delegation_tokens import DelegationTokens
 
 ALICE = Principal("User", "alice")
 

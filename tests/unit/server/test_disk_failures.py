@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +24,8 @@ from felice.protocol.messages.metadata import MetadataRequest
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.builder import BatchBuilder
 from felice.records.reader import read_records
-from felice.server.embedded import EmbeddedBroker
 from felice.server.maintenance import Maintenance
-from felice.server.services import Services
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from felice.testing.simulation.disk import SimDisk
 from waiting import wait_until
@@ -241,9 +239,7 @@ def test_a_flush_that_fails_unexpectedly_does_not_keep_the_others_from_theirs() 
         return SimpleNamespace(log=log, flusher=SimpleNamespace(begin=begin_flush))
 
     partitions = [partition("a", RuntimeError("no thread")), partition("b", None)]
-    others = dict.fromkeys(field.name for field in fields(Services))
-    env = SimpleNamespace(clock=SystemClock())
-    services: Any = SimpleNamespace(**others | {"partitions": partitions, "env": env})
+    services: Any = SimpleNamespace(partitions=partitions, env=Environment.system())
     asyncio.run(Maintenance(services, (), None, None)._flush_due())
     assert flushed == ["b"]
 
@@ -360,7 +356,7 @@ def test_the_cleaner_skips_a_replica_while_it_moves() -> None:
 
     async def begin(broker: EmbeddedBroker) -> None:
         here = home(broker, "a", 0)
-        broker.broker.services.replica_moves.begin("a", 0, str(SECOND if here == FIRST else FIRST))
+        broker.broker.services.disks.replica_moves.begin("a", 0, str(SECOND if here == FIRST else FIRST))
 
     with broker_on(disk, **eager, **slow) as (broker, wire):
         assert create(wire, "a") == 0

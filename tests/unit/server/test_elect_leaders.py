@@ -25,7 +25,7 @@ class NoController:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_an_election_that_fails_is_answered_in_every_version(version: int) -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 4])])
-    services = SimpleNamespace(env=Environment.system(), leaderships=NoController())
+    services = SimpleNamespace(env=Environment.system(), changes=SimpleNamespace(leaderships=NoController()))
     context: Any = SimpleNamespace(services=services, version=version)
     response = asyncio.run(elect_leaders.handle(request, context))
     read = decode(ElectLeadersResponse, encode(response, version), version)
@@ -53,7 +53,7 @@ class Electing:
 
 def test_a_partition_that_a_large_request_names_twice_is_elected_once() -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[*range(600), 0])])
-    services = SimpleNamespace(env=Environment.system(), leaderships=Electing())
+    services = SimpleNamespace(env=Environment.system(), changes=SimpleNamespace(leaderships=Electing()))
     context: Any = SimpleNamespace(services=services, version=2)
     response = asyncio.run(elect_leaders.handle(request, context))
     (topic,) = response.replica_election_results
@@ -73,7 +73,9 @@ class LosesTheController(Electing):
 
 def test_an_error_of_a_later_part_leaves_the_outcome_of_earlier_parts() -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[*range(1100)])])
-    services = SimpleNamespace(env=Environment.system(), leaderships=LosesTheController())
+    services = SimpleNamespace(
+        env=Environment.system(), changes=SimpleNamespace(leaderships=LosesTheController())
+    )
     context: Any = SimpleNamespace(services=services, version=2)
     response = asyncio.run(elect_leaders.handle(request, context))
     (topic,) = response.replica_election_results

@@ -43,7 +43,7 @@ from felice.protocol.messages.produce import PartitionProduceData, ProduceReques
 from felice.protocol.primitives import ZERO_UUID
 from felice.records.builder import BatchBuilder
 from felice.server import broker as broker_module
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from waiting import wait_until
 
@@ -147,7 +147,7 @@ def test_a_stop_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(broker.broker, "stop", late)
     with monkeypatch.context() as patched:
-        patched.setattr("felice.server.embedded._STOP_TIMEOUT_S", 0.0)
+        patched.setattr("felice.server.process.embedded._STOP_TIMEOUT_S", 0.0)
         with pytest.raises(TimeoutError, match="felice-broker still runs"):
             broker.stop()
     broker._loop.call_soon_threadsafe(may_stop.set)
@@ -353,7 +353,7 @@ def test_a_stored_value_that_would_shut_all_clients_out_does_not_count(
 ) -> None:
     stored = {"max.connections": "0", "num.replica.fetchers": "3"}
     with EmbeddedBroker(tmp_path / "data") as broker:
-        admin = broker.broker.services.cluster_admin
+        admin = broker.broker.services.changes.cluster
         broker.run(admin.change_broker_config("0", lambda old: stored))
     with EmbeddedBroker(tmp_path / "data") as broker:
         with Wire(broker.bootstrap) as wire, Wire(broker.bootstrap) as second:
@@ -375,7 +375,7 @@ def test_one_address_may_have_so_many_connections(tmp_path: Path) -> None:
             first.ask(MetadataRequest(topics=[]))
             with Wire(broker.bootstrap) as second:
                 assert second.is_closed_by_peer()
-        wait_until(lambda: broker.broker.services.connections.count == 0)
+        wait_until(lambda: broker.broker.services.flow.connections.count == 0)
         with Wire(broker.bootstrap) as again:
             again.ask(MetadataRequest(topics=[]))
 

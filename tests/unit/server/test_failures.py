@@ -28,7 +28,7 @@ from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTo
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.builder import BatchBuilder
 from felice.server.broker import Broker
-from felice.server.embedded import EmbeddedBroker, embedded_config
+from felice.server.process.embedded import EmbeddedBroker, embedded_config
 from felice.server.startup import StartupError
 from waiting import let_run, wait_until
 
@@ -169,8 +169,8 @@ def test_metadata_that_cannot_be_written_is_refused_and_reads_go_on(tmp_path: Pa
 
 _PROGRAM = """
 import sys
-from felice.server.running import run
-from felice.server.embedded import embedded_config
+from felice.server.process.running import run
+from felice.server.process.embedded import embedded_config
 run(embedded_config(sys.argv[1], 0, {}), on_ready=lambda broker: print(broker.port(), flush=True))
 """
 

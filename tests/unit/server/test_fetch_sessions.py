@@ -17,7 +17,7 @@ from felice.protocol.messages.fetch import (
 )
 from felice.replication.leader import FollowerProgress
 from felice.replication.replica import Listeners
-from felice.server.fetch_sessions import EVICTION_MS, FetchPlan, FetchSessions
+from felice.server.fetching.fetch_sessions import EVICTION_MS, FetchPlan, FetchSessions
 
 TOPIC_ID = UUID(int=3)
 

@@ -30,7 +30,7 @@ from felice.protocol.messages.alter_replica_log_dirs import (
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.replication.partition import Partition
 from felice.server import maintenance
-from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
+from felice.server.process.embedded import EmbeddedBroker, EmbeddedCluster
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.disk_faults import DiskFault
 from unit.log.logs import NOW, batch
@@ -191,7 +191,7 @@ def test_other_replicas_lead_while_a_log_is_offline_and_readmit_it() -> None:
     with EmbeddedCluster(Path("/data"), 3, env=env) as cluster:
         brokers = cluster.cluster.brokers
         requested = NewTopic("a", assignment={0: (1, 2, 3)})
-        cluster.run(brokers[2].services.cluster_admin.create_topic(requested))
+        cluster.run(brokers[2].services.changes.cluster.create_topic(requested))
         with Wire(f"127.0.0.1:{brokers[1].port()}") as wire:
             wait_until(lambda: produce(wire, "a", 0, b"before") == 0)
             fill(disk, "/data/broker-1/a-0")
@@ -210,7 +210,7 @@ def test_a_resignation_from_a_log_that_is_open_again_is_not_written() -> None:
     env = Environment(SystemClock(), SimDisk(), SystemNetwork(), random.Random(1))
     with EmbeddedCluster(Path("/data"), 2, env=env) as cluster:
         broker = cluster.cluster.brokers[1]
-        cluster.run(broker.services.cluster_admin.create_topic(NewTopic("a", assignment={0: (1, 2)})))
+        cluster.run(broker.services.changes.cluster.create_topic(NewTopic("a", assignment={0: (1, 2)})))
         replication, path = broker._made.replication, layout.state_path("a", 0)
         wait_until(lambda: replication.partitions.get("a", 0) is not None)
 
@@ -232,7 +232,7 @@ def test_no_fetcher_fetches_for_an_offline_log_even_if_it_was_not_in_sync() -> N
         leading, following = cluster.cluster.brokers[1], cluster.cluster.brokers[2]
         # There is nothing to resign from for one that was put out of the ISR before, so no image tells of it.
         following.services.partitions.on_unservable = None
-        cluster.run(leading.services.cluster_admin.create_topic(NewTopic("a", assignment={0: (1, 2)})))
+        cluster.run(leading.services.changes.cluster.create_topic(NewTopic("a", assignment={0: (1, 2)})))
         with Wire(f"127.0.0.1:{leading.port()}") as wire:
             wait_until(lambda: produce(wire, "a", 0, b"before") == 0)
             replica = following.services.partitions.find("a", 0)
@@ -295,7 +295,7 @@ def test_a_stop_waits_for_a_running_retry(served: tuple[SimDisk, EmbeddedBroker,
     disk.heal()
 
     async def look_and_stop() -> None:
-        await asyncio.gather(broker.broker.services.offline_logs.retry(), broker.broker.stop())
+        await asyncio.gather(broker.broker.services.disks.offline_logs.retry(), broker.broker.stop())
 
     broker.run(look_and_stop())
     assert broker.broker.lifecycle.failure is None
@@ -331,7 +331,7 @@ def test_a_change_during_a_retry_takes_effect_before_the_log_leads_again(
         if deleting:
             return
         deleting.append(
-            asyncio.run_coroutine_threadsafe(broker.broker.services.cluster_admin.delete_topic("a"), loop)
+            asyncio.run_coroutine_threadsafe(broker.broker.services.changes.cluster.delete_topic("a"), loop)
         )
         store = broker.broker._store
         assert store is not None
@@ -448,7 +448,7 @@ def test_a_replica_that_could_not_be_created_is_forgotten_with_its_topic(
     assert create(wire, "b") == 0
     assert broker.broker.services.partitions.without_room() != []
     asyncio.run_coroutine_threadsafe(
-        broker.broker.services.cluster_admin.delete_topic("b"), broker.run(running_loop())
+        broker.broker.services.changes.cluster.delete_topic("b"), broker.run(running_loop())
     ).result(LIMIT_S)
     assert broker.broker.services.partitions.without_room() == []
     disk.heal()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from felice.server.group_lookups import GroupLookups
+from felice.server.groups.group_lookups import GroupLookups
 from waiting import until
 
 LIBRDKAFKA = "confluent-kafka-python 2.16.1-rdkafka-2.16.0"

@@ -13,8 +13,15 @@ import pytest
 
 import strangers
 from felice.env import SystemNetwork
-from felice.server import http as server_module
-from felice.server.http import MAX_CONNECTIONS, MAX_HEAD_BYTES, MAX_UNREAD, Answer, HttpServer, text_answer
+from felice.server.monitoring import http as server_module
+from felice.server.monitoring.http import (
+    MAX_CONNECTIONS,
+    MAX_HEAD_BYTES,
+    MAX_UNREAD,
+    Answer,
+    HttpServer,
+    text_answer,
+)
 from waiting import until
 
 BODY = [b"x" * 100_000] * 50

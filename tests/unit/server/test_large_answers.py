@@ -38,10 +38,11 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from felice.security.acl import Operation, ResourceType
-from felice.server import large_answers, pace
 from felice.server.access import guards
+from felice.server.flow import pace
 from felice.server.handlers import describe_log_dirs
-from felice.server.topic_rows import TopicRows
+from felice.server.requests import large_answers
+from felice.server.topics.topic_rows import TopicRows
 from unit.server.test_costs import Line
 from unit.server.test_large_refusals import deny, with_authorizer
 from unit.server.test_large_requests import passes_until_answered

@@ -25,11 +25,12 @@ from felice.records.builder import build_batch
 from felice.records.record import Record
 from felice.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from felice.security.authorizer import Decision
-from felice.server import config_resources, pace
-from felice.server.access.control import Access
 from felice.server.access.guards import shown
 from felice.server.broker import Broker
-from felice.server.embedded import embedded_config
+from felice.server.flow import pace
+from felice.server.process.embedded import embedded_config
+from felice.server.requests import config_resources
+from felice.server.security.access_control import Access
 from unit.server.test_costs import Line
 from unit.server.test_large_requests import COUNT, passes_until_answered
 
@@ -140,7 +141,7 @@ def test_permissions_for_thousands_of_topics_are_checked_in_slices(
         await deny(line, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
         passes = 0
         decided: list[int] = []
-        authorizer = line.session._services.access._authorizer
+        authorizer = line.session._services.security.access._authorizer
         assert authorizer is not None
         decide = authorizer.decide
 
@@ -164,7 +165,7 @@ def test_a_topic_that_another_client_creates_during_the_decisions_is_described(t
     async def scenario(line: Line) -> None:
         await deny(line, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
         services = line.session._services
-        authorizer, watcher = services.access._authorizer, services.watcher
+        authorizer, watcher = services.security.access._authorizer, services.watcher
         assert authorizer is not None
         decide, topics = authorizer.decide, watcher.image.topics
 

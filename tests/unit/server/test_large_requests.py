@@ -72,10 +72,10 @@ from felice.protocol.messages.write_txn_markers import (
 )
 from felice.records.builder import build_batch
 from felice.records.record import Record
-from felice.server import pace
 from felice.server.broker import Broker
-from felice.server.commit_parts import parts_of
-from felice.server.embedded import embedded_config
+from felice.server.flow import pace
+from felice.server.process.embedded import embedded_config
+from felice.server.requests.commit_parts import parts_of
 from unit.server.test_costs import Line, produce
 
 COUNT = 3000

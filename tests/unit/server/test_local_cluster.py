@@ -15,8 +15,8 @@ from felice.env import Environment
 from felice.env.ports import free_ports
 from felice.metadata import PartitionImage
 from felice.server.broker import Broker
-from felice.server.embedded import EmbeddedCluster, embedded_config
-from felice.server.local_cluster import LocalCluster
+from felice.server.process.embedded import EmbeddedCluster, embedded_config
+from felice.server.process.local_cluster import LocalCluster
 from felice.server.startup import StartupError
 from waiting import wait_until
 
@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
 
 def create(cluster: EmbeddedCluster, name: str, *replicas: tuple[int, ...]) -> None:
     requested = NewTopic(name, assignment=dict(enumerate(replicas)))
-    cluster.run(cluster.cluster.brokers[2].services.cluster_admin.create_topic(requested))
+    cluster.run(cluster.cluster.brokers[2].services.changes.cluster.create_topic(requested))
 
 
 def row(broker: Broker, topic: str, partition: int = 0) -> PartitionImage:

@@ -21,12 +21,12 @@ from felice.protocol.messages import alter_configs, incremental_alter_configs
 from felice.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.security.principal import ANONYMOUS
-from felice.server import loggers
-from felice.server.client_lines import MAX_LINES_PER_MINUTE
-from felice.server.embedded import EmbeddedBroker
-from felice.server.loggers import change_levels, levels
-from felice.server.logs import MAX_REPEATS, configure_logs
-from felice.server.request_log import RequestLog
+from felice.server.configs import loggers
+from felice.server.configs.loggers import change_levels, levels
+from felice.server.flow.client_lines import MAX_LINES_PER_MINUTE
+from felice.server.flow.request_log import RequestLog
+from felice.server.process.embedded import EmbeddedBroker
+from felice.server.process.logs import MAX_REPEATS, configure_logs
 
 SET, DELETE, APPEND = ChangeKind.SET, ChangeKind.DELETE, ChangeKind.APPEND
 LOGGER, ID = 8, "0"

@@ -20,9 +20,9 @@ from felice.replication.leader import FollowerProgress
 from felice.replication.partition import Partition
 from felice.replication.replica import Listeners
 from felice.security.acl import Operation, ResourceType
-from felice.server import pace
-from felice.server.access import control
+from felice.server.flow import pace
 from felice.server.handlers import fetch as fetching
+from felice.server.security import access_control as control
 from felice.server.services import Services
 from unit.server.test_costs import Line
 from unit.server.test_large_refusals import deny, with_authorizer

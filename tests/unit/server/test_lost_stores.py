@@ -17,9 +17,9 @@ from felice.metadata.memory import MemoryEnsemble, MemoryStore
 from felice.metadata.store import Operation
 from felice.metadata.tree import OperationResult
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.server import membership
 from felice.server.broker import Broker
-from felice.server.deleted_topics import DeletedTopics
+from felice.server.membership import membership
+from felice.server.membership.deleted_topics import DeletedTopics
 from felice.server.startup import StartupError
 from unit.server.test_membership import World, create, leader_of, run, shows
 from waiting import LIMIT_S, until
@@ -247,7 +247,7 @@ def test_a_broker_that_was_away_deletes_topics_whose_deletion_was_requested(
         world.brokers.remove(brokers[3])
         for name in ("first", "again"):
             topic_id = brokers[1].image.topics[name].topic_id
-            await brokers[1].services.cluster_admin.delete_topic(name)
+            await brokers[1].services.changes.cluster.delete_topic(name)
             assert brokers[1].image.deleted_topics[topic_id].keys() == {1, 2, 3}
         await create(brokers[1], "again", (1, 2))
         for number in (1, 2):
@@ -278,7 +278,7 @@ def test_a_record_stays_until_the_deletion_is_on_disk(
         one = await world.start(1, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
         for name in ("x", "y"):
             await create(one, name, (1,))
-        await one.services.cluster_admin.delete_topic("x")
+        await one.services.changes.cluster.delete_topic("x")
         other = one.directories[1 - [("y", 0) in found.logs for found in one.directories].index(True)]
 
         def refuse() -> None:
@@ -294,7 +294,7 @@ def test_a_record_stays_until_the_deletion_is_on_disk(
 
 
 def test_the_number_of_records_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("felice.server.deleted_topics.MAX_RECORDS", 2)
+    monkeypatch.setattr("felice.server.membership.deleted_topics.MAX_RECORDS", 2)
 
     async def scenario(world: World) -> None:
         one, two = await world.start(1), await world.start(2)
@@ -305,7 +305,7 @@ def test_the_number_of_records_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         await two.stop()
         world.brokers.remove(two)
         for number in range(4):
-            await one.services.cluster_admin.delete_topic(f"t{number}")
+            await one.services.changes.cluster.delete_topic(f"t{number}")
         await confirm(one)
         await shows(one, lambda image: list(image.deleted_topics) == topics[2:])
 
@@ -317,7 +317,7 @@ def test_a_store_without_the_parent_of_records_gets_it_with_the_first_deletion(t
         one = await world.start(1)
         await create(one, "orders", (1,))
         await world.ensemble.connect().delete(layout.DELETED_TOPICS)
-        await one.services.cluster_admin.delete_topic("orders")
+        await one.services.changes.cluster.delete_topic("orders")
         await until(lambda: len(logs_in(tmp_path / "broker1", "delete")) == 1)
 
     run(tmp_path, scenario)
@@ -532,7 +532,7 @@ def test_offsets_of_a_topic_that_the_store_lost_are_kept(tmp_path: Path) -> None
         groups.on_topics_deleted = lambda topics: told.append(list(topics))  # type: ignore[method-assign]
         await until(lambda: {"orders", "deleted"} <= groups._known_topics.keys())
         await world.ensemble.connect().multi(_remove_by_hand(world, "orders"))
-        await one.services.cluster_admin.delete_topic("deleted")
+        await one.services.changes.cluster.delete_topic("deleted")
         await until(lambda: told)
         assert told == [["deleted"]]
         assert "orders" not in one.image.topics

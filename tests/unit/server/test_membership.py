@@ -29,11 +29,11 @@ from felice.replication import follower
 from felice.replication.follower import TruncateTo
 from felice.replication.leader import IsrProposal
 from felice.replication.partition import NO_EPOCH
-from felice.server import membership
 from felice.server.broker import Broker
-from felice.server.local_cluster import known_config, local_settings
+from felice.server.membership import membership
+from felice.server.membership.store_sources import SharedSource
+from felice.server.process.local_cluster import known_config, local_settings
 from felice.server.startup import StartupError
-from felice.server.store_sources import SharedSource
 from peers.apache_kafka import free_port
 from waiting import LIMIT_S, until
 
@@ -78,7 +78,7 @@ def run(tmp_path: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
 
 
 async def create(broker: Broker, name: str, *replicas: tuple[int, ...]) -> None:
-    await broker.services.cluster_admin.create_topic(NewTopic(name, assignment=dict(enumerate(replicas))))
+    await broker.services.changes.cluster.create_topic(NewTopic(name, assignment=dict(enumerate(replicas))))
 
 
 async def shows(broker: Broker, condition: Callable[[ClusterImage], bool]) -> None:

@@ -20,8 +20,8 @@ from felice.config import BrokerConfig, ConfigError
 from felice.config.monitoring import METRIC_FAMILIES, address_of, listener_of
 from felice.env import Environment
 from felice.server.broker import Broker
-from felice.server.embedded import EmbeddedBroker
-from felice.server.metrics.page import COLLECTORS
+from felice.server.monitoring.page import COLLECTORS
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from waiting import until
 

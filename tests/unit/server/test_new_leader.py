@@ -26,8 +26,8 @@ from felice.protocol.messages.list_offsets import (
 from felice.records.builder import BatchBuilder
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
-from felice.server.batch_validation import BatchValidation
 from felice.server.handlers import list_offsets
+from felice.server.writes.batch_validation import BatchValidation
 
 NOW_MS = SystemClock().now_ms()
 FOREVER = NOW_MS + 10_000

@@ -26,7 +26,7 @@ from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from felice.security.principal import Principal
 from felice.security.sasl.mechanism import AuthenticationFailed, Challenge, MalformedToken, Success
 from felice.security.sasl.oauthbearer import OAuthClient, OAuthServer, UnsecuredTokens, unsecured_token
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 
 PREFIX = "listener.name.external."
@@ -218,7 +218,7 @@ def test_a_token_must_be_signed_by_the_issuer_and_say_what_is_expected(tmp_path:
             "nonsense",
         ):
             assert log_in(address, wrong)[0] == ErrorCode.SASL_AUTHENTICATION_FAILED, wrong
-        assert broker.broker.services.logins.failures == 12
+        assert broker.broker.services.security.logins.failures == 12
 
 
 def test_new_keys_are_read_in_time(tmp_path: Path) -> None:

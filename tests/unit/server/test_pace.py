@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from felice.env import SystemClock
-from felice.server.pace import Wakeups, each_partition, paced
+from felice.server.flow.pace import Wakeups, each_partition, paced
 
 
 class SteppingClock(SystemClock):

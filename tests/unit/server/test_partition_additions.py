@@ -15,8 +15,8 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from felice.server import pace
-from felice.server.partition_additions import add_partitions
+from felice.server.flow import pace
+from felice.server.writes.partition_additions import add_partitions
 
 IMAGE: Any = SimpleNamespace(partition=lambda topic, index: object() if index < 2 else None)
 NOT_ATTEMPTED, UNKNOWN = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

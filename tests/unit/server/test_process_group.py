@@ -16,8 +16,8 @@ import pytest
 from felice.config import Listener
 from felice.env.processes import PYTHON
 from felice.env.processes import spawn as real_spawn
-from felice.server import process_group
-from felice.server.process_group import ProcessGroup
+from felice.server.process import process_group
+from felice.server.process.process_group import ProcessGroup
 from felice.server.startup import StartupError
 from waiting import LIMIT_S, until
 

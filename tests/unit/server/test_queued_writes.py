@@ -49,10 +49,11 @@ class Queue:
 def context_of(queue: Queue, partition: object, **services: object) -> Any:
     clock = SimpleNamespace(monotonic=lambda: 0.0)
     groups = services.pop("groups", None)
+    lookups = SimpleNamespace(on_group_request=lambda context: None)
     return SimpleNamespace(
         services=SimpleNamespace(
             partitions=SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition),
-            coordinators=SimpleNamespace(admission=queue, groups=groups),
+            coordinators=SimpleNamespace(admission=queue, groups=groups, lookups=lookups),
             image=SimpleNamespace(topic_names={}, partition=lambda *where: object()),
             env=SimpleNamespace(clock=clock),
             **services,
@@ -143,8 +144,7 @@ async def test_committed_offsets_are_replicated_while_the_next_request_is_handle
         partition_for=lambda group_id: 3,
         commit_transactional=commit_transactional,
     )
-    lookups = SimpleNamespace(on_group_request=lambda context: None)
-    context = context_of(queue, object(), groups=groups, group_lookups=lookups)
+    context = context_of(queue, object(), groups=groups)
     request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=7, producer_epoch=2)
     answer: Any = under_way(txn_offset_commit.handle(request, context))
     async with asyncio.timeout(LIMIT_S):

@@ -16,9 +16,9 @@ from felice.metadata.memory import MemoryEnsemble
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from felice.server.broker import Broker
-from felice.server.local_cluster import known_config, local_settings
-from felice.server.replica_moves import ReplicaMoves
-from felice.server.store_sources import SharedSource
+from felice.server.disks.replica_moves import ReplicaMoves
+from felice.server.membership.store_sources import SharedSource
+from felice.server.process.local_cluster import known_config, local_settings
 from waiting import LIMIT_S, let_run, until
 
 THREADS = 2
@@ -71,9 +71,9 @@ def test_records_truncated_while_the_copy_was_synced_are_not_in_the_copy(
         monkeypatch.setattr("felice.server.composition.ReplicaMoves", Overtaken)
         await broker.start()
         try:
-            moves = broker.services.replica_moves
+            moves = broker.services.disks.replica_moves
             assert isinstance(moves, Overtaken)
-            await broker.services.cluster_admin.create_topic(NewTopic("t", assignment={0: (1,)}))
+            await broker.services.changes.cluster.create_topic(NewTopic("t", assignment={0: (1,)}))
             partition = broker.services.partitions.find("t", 0)
             append(partition.log, 0, b"old-0", b"old-1", b"old-2")
             home = partition.log.directory.parent
@@ -100,7 +100,7 @@ def test_a_copy_of_a_replica_that_starts_inside_a_batch_has_the_whole_batch(tmp_
         broker = make_broker(one, two)
         await broker.start()
         try:
-            await broker.services.cluster_admin.create_topic(NewTopic("t", assignment={0: (1,)}))
+            await broker.services.changes.cluster.create_topic(NewTopic("t", assignment={0: (1,)}))
             partition = broker.services.partitions.find("t", 0)
             batch = build_batch([Record(0, 1_000, b"k", b"v%d" % number) for number in range(5)])
             for _ in range(2):
@@ -109,8 +109,8 @@ def test_a_copy_of_a_replica_that_starts_inside_a_batch_has_the_whole_batch(tmp_
             before = partition.log.read_bytes(7, 1 << 20, end_offset=10)
             home = partition.log.directory.parent
             target = two if home == one else one
-            broker.services.replica_moves.begin("t", 0, str(target))
-            await until(lambda: not broker.services.replica_moves._moves)
+            broker.services.disks.replica_moves.begin("t", 0, str(target))
+            await until(lambda: not broker.services.disks.replica_moves._moves)
             assert partition.log.directory.parent == target
             assert (partition.log_start_offset, partition.log_end_offset) == (7, 10)
             assert partition.log.read_bytes(7, 1 << 20, end_offset=10) == before
@@ -130,8 +130,8 @@ def test_throttled_moves_leave_the_threads_to_others(tmp_path: Path) -> None:
         await broker.start()
         try:
             topic = NewTopic("t", assignment=dict.fromkeys(range(THREADS), (1,)))
-            await broker.services.cluster_admin.create_topic(topic)
-            moves = broker.services.replica_moves
+            await broker.services.changes.cluster.create_topic(topic)
+            moves = broker.services.disks.replica_moves
             for number in range(THREADS):
                 log = broker.services.partitions.find("t", number).log
                 append(log, 0, b"v" * 1_000)
@@ -155,8 +155,8 @@ def test_so_many_moves_read_at_once_as_there_are_directories(tmp_path: Path) -> 
         await broker.start()
         try:
             topic = NewTopic("t", assignment=dict.fromkeys(range(6), (1,)))
-            await broker.services.cluster_admin.create_topic(topic)
-            moves = broker.services.replica_moves
+            await broker.services.changes.cluster.create_topic(topic)
+            moves = broker.services.disks.replica_moves
             flush = moves._flush_copy
 
             async def counted(future: Log) -> None:

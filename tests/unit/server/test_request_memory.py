@@ -10,9 +10,9 @@ import pytest
 
 from felice.config import BrokerConfig
 from felice.protocol.messages.produce import ProduceResponse
-from felice.server import request_memory
 from felice.server.context import RequestContext
-from felice.server.request_memory import RequestMemory
+from felice.server.flow import request_memory
+from felice.server.flow.request_memory import RequestMemory
 from unit.server.test_session import Peer, produce, question, run, until
 
 LIMIT = 300_000

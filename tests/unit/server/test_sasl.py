@@ -47,7 +47,7 @@ from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from felice.security.sasl.mechanism import ClientMechanism
 from felice.security.sasl.plain import PlainClient
 from felice.security.sasl.scram import ScramClient, salted
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 PREFIX = "listener.name.external."
 LISTENERS = "PLAINTEXT://127.0.0.1:0,EXTERNAL://127.0.0.1:0"
@@ -287,7 +287,7 @@ def test_failures_are_counted_and_logged_without_secrets(
         log_in(wire, PlainClient("alice", "wrong-secret"))
         with connect(broker) as other:
             log_in(other, PlainClient("alice", "alices-secret"))
-        logins = broker.broker.services.logins
+        logins = broker.broker.services.security.logins
         assert (logins.failures, logins.successes) == (1, 1)
     assert "Invalid username or password" in str([vars(record) for record in caplog.records])
     for record in caplog.records:

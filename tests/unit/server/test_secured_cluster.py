@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 
 from conformance.topics import wait_until
 from felice.config import ConfigError
-from felice.server.embedded import EmbeddedBroker, EmbeddedCluster
+from felice.server.process.embedded import EmbeddedBroker, EmbeddedCluster
 from peers.authority import Authority
 
 AUTHORITY = Authority()
@@ -63,7 +63,7 @@ def in_sync(cluster: EmbeddedCluster) -> list[int]:
 
 
 def failed_logins(cluster: EmbeddedCluster) -> int:
-    return sum(broker.services.logins.failures for broker in cluster.cluster.brokers.values())
+    return sum(broker.services.security.logins.failures for broker in cluster.cluster.brokers.values())
 
 
 def test_replication_and_sessions_go_on_while_brokers_authenticate_again(tmp_path: Path) -> None:

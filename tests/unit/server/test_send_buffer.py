@@ -8,8 +8,8 @@ import pytest
 
 from felice.env import Environment
 from felice.server.broker import Broker
-from felice.server.embedded import embedded_config
-from felice.server.session import Session
+from felice.server.net.session import Session
+from felice.server.process.embedded import embedded_config
 from unit.server.test_session import HeldTransport
 
 

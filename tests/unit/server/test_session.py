@@ -27,16 +27,18 @@ from felice.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from felice.server.closings import Closings
 from felice.server.context import NO_REPLY, CloseConnection, RequestContext
-from felice.server.metrics.request_times import RequestMetrics
-from felice.server.outbox import MAX_UNSENT_FILE_BYTES, Outbox
-from felice.server.pace import LargeRequests
+from felice.server.flow.closings import Closings
+from felice.server.flow.connection_limits import ConnectionLimits
+from felice.server.flow.outbox import MAX_UNSENT_FILE_BYTES, Outbox
+from felice.server.flow.pace import LargeRequests, Wakeups
+from felice.server.flow.request_log import RequestLog
+from felice.server.flow.request_memory import RequestMemory
+from felice.server.flow.request_times import RequestMetrics
+from felice.server.flow.turns import Turns
+from felice.server.net.session import Session
 from felice.server.quotas.client_quotas import ClientQuotas
-from felice.server.request_log import RequestLog
-from felice.server.request_memory import RequestMemory
-from felice.server.session import Session
-from felice.server.turns import Turns
+from felice.server.services import Flow
 from waiting import let_run, until
 
 KEY, VERSION = 21, 1
@@ -121,17 +123,21 @@ class Peer:
             handlers=dict.fromkeys((KEY, 0), as_handler(handle)),
             services=SimpleNamespace(
                 config=config,
-                turns=self.turns,
-                large_requests=large_requests or LargeRequests(SystemClock()),
-                closings=Closings(SystemClock().monotonic),
+                flow=Flow(
+                    connections=ConnectionLimits(lambda: config, []),
+                    turns=self.turns,
+                    wakeups=Wakeups(SystemClock()),
+                    large_requests=large_requests or LargeRequests(SystemClock()),
+                    request_memory=self.request_memory,
+                    frame_memory=self.memory,
+                    closings=Closings(SystemClock().monotonic),
+                    request_log=RequestLog(config, self.turns._clock.monotonic),
+                ),
                 env=SimpleNamespace(clock=self.turns._clock),  # sessions and turns share the broker's clock
                 apis={KEY: API.DELETE_RECORDS, 0: API.PRODUCE},
-                frame_memory=self.memory,
-                request_memory=self.request_memory,
                 image_follower=SimpleNamespace(check_session=lambda: self.on_check()),
                 metrics=SimpleNamespace(requests=self.requests),
                 quotas=self.quotas,
-                request_log=RequestLog(config, self.turns._clock.monotonic),
             ),
         )
         self.on_check: Callable[[], None] = lambda: None

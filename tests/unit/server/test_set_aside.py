@@ -12,7 +12,7 @@ import pytest
 from conformance.wire import Wire
 from felice.cli.main import felice, run
 from felice.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from unit.server.test_embedded_broker import create, produce
 
 STRAYS = "felice.log:type=LogManager,name=StrayLogCount"

@@ -7,8 +7,8 @@ import io
 import json
 import logging
 
-from felice.server.logs import configure_logs
-from felice.server.producer_ids import ProducerIds
+from felice.server.process.logs import configure_logs
+from felice.server.writes.producer_ids import ProducerIds
 
 
 def test_producer_ids_are_unique_across_blocks_and_callers() -> None:

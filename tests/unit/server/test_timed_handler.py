@@ -20,8 +20,10 @@ from felice.protocol.messages.alter_client_quotas import (
     OpData,
 )
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.server import large_answers, pace, session
-from felice.server.timed_handler import TimedHandler
+from felice.server.flow import pace
+from felice.server.flow.timed_handler import TimedHandler
+from felice.server.net import session
+from felice.server.requests import large_answers
 from unit.server.test_costs import Line
 from unit.server.test_large_refusals import with_authorizer
 from unit.server.test_large_requests import COUNT, describe_transactions, metadata

@@ -29,9 +29,9 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.server.embedded import EmbeddedBroker, embedded_config
+from felice.server.process.embedded import EmbeddedBroker, embedded_config
+from felice.server.security.tls import SecuredListener, TlsListeners
 from felice.server.startup import StartupError
-from felice.server.tls import SecuredListener, TlsListeners
 from peers.authority import Authority, common_name
 from waiting import LIMIT_S, until, wait_until
 

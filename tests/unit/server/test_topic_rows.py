@@ -16,7 +16,7 @@ from felice.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from felice.protocol.primitives import UnencodableMessage
-from felice.server.topic_rows import TopicRows
+from felice.server.topics.topic_rows import TopicRows
 
 VERSION = 9
 

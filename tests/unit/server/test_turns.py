@@ -17,7 +17,7 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from felice.server.context import RequestContext
-from felice.server.turns import PATIENCE_S, Turns
+from felice.server.flow.turns import PATIENCE_S, Turns
 from unit.server.test_session import KEY, VERSION, Peer, echo, question
 from waiting import let_run, until
 

@@ -24,7 +24,7 @@ _LIMIT_S = 120.0
 START = """
 import asyncio, gc, multiprocessing, os, sys
 from felice.env.own_directory import OwnDirectory
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.testing import AsyncBroker, Broker, Cluster, felice_broker
 
 def forked(end):

@@ -16,8 +16,8 @@ from felice.config import BrokerConfig
 from felice.env import Environment
 from felice.protocol.errors import ApiError
 from felice.server.broker import Broker as Server
-from felice.server.embedded import EmbeddedBroker, ServerThread
-from felice.server.local_cluster import LocalCluster
+from felice.server.process.embedded import EmbeddedBroker, ServerThread
+from felice.server.process.local_cluster import LocalCluster
 from felice.server.startup import StartupError
 from felice.testing import AsyncBroker, Broker, Cluster, felice_broker
 

@@ -3,7 +3,7 @@
 Keeps true: before a login has succeeded, only ApiVersions (once), SaslHandshake and tokens are accepted, in this order.
             A client whose session has expired gets no further answer until it has authenticated again (KIP-368), as
             the same principal and with the same mechanism.
-Leaves:     frames, delays and closing to `felice.server.sasl_session`; tokens to the mechanisms.
+Leaves:     frames, delays and closing to `felice.server.net.sasl_session`; tokens to the mechanisms.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.protocol.errors import ErrorCode
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
-from felice.server.access.control import Access
-from felice.server.large_answers import each_alone
-from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, held, paced
+from felice.server.flow.pace import MAX_ITEMS_WITHOUT_PAUSE, held, paced
+from felice.server.requests.large_answers import each_alone
+from felice.server.security.access_control import Access
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -43,7 +43,6 @@ from felice.protocol.schema import schema_of
 from felice.records.batch import has_transactional_flag
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.access import refusals
-from felice.server.access.control import Access
 from felice.server.access.guards import (
     DENIED_CODES,
     Guard,
@@ -60,9 +59,10 @@ from felice.server.access.guards import (
     whole,
 )
 from felice.server.context import NO_REPLY, CloseConnection
-from felice.server.group_client import names_protocol
-from felice.server.large_answers import each_alone
-from felice.server.requested_groups import distinct
+from felice.server.requests.group_client import names_protocol
+from felice.server.requests.large_answers import each_alone
+from felice.server.requests.requested_groups import distinct
+from felice.server.security.access_control import Access
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -164,7 +164,7 @@ _COORDINATOR_GUARDS = {
 
 async def join_group(request: JoinGroupRequest, context: RequestContext, handle: Handle) -> Any:
     """Needs READ of the group. Also a refused client has used the coordinator that it looked up."""
-    context.services.group_lookups.on_group_request(context)
+    context.services.coordinators.lookups.on_group_request(context)
     return await _join_group(request, context, handle)
 
 

@@ -12,7 +12,7 @@ from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from felice.protocol.topic_partition import TopicPartition
-from felice.server.transactions import as_client_error
+from felice.server.writes.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -31,7 +31,7 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
     index = services.coordinators.groups.partition_for(request.group_id)
     if services.image.partition(CONSUMER_OFFSETS, index) is None:
         # If no client has looked up a group yet, the topic does not exist. It is created, and the producer retries.
-        services.auto_topics.ensure(CONSUMER_OFFSETS)
+        services.topics.auto.ensure(CONSUMER_OFFSETS)
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     who = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     partitions = frozenset({TopicPartition(CONSUMER_OFFSETS, index)})

@@ -14,7 +14,7 @@ from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
 from felice.security.acl import Operation, ResourceType
-from felice.server.partition_additions import add_partitions
+from felice.server.writes.partition_additions import add_partitions
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -15,7 +15,7 @@ from felice.protocol.messages.alter_client_quotas import (
     AlteredEntry,
     EntryData,
 )
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 from felice.server.quotas.changes import changed_quotas
 from felice.server.quotas.entities import entity_of
 
@@ -48,4 +48,4 @@ async def _alter(entry: EntryData, validate_only: bool, context: RequestContext)
     def edit(current: Mapping[str, str]) -> Mapping[str, str]:
         return changed_quotas(entity, current, entry.ops)
 
-    await context.services.cluster_admin.change_client_config(entity, edit, validate_only=validate_only)
+    await context.services.changes.cluster.change_client_config(entity, edit, validate_only=validate_only)

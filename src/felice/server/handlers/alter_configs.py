@@ -19,8 +19,8 @@ from felice.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from felice.protocol.messages.describe_configs import ResourceType
-from felice.server.config_entries import broker_entries
-from felice.server.config_resources import (
+from felice.server.configs.entries import broker_entries
+from felice.server.requests.config_resources import (
     change_broker,
     change_client_metrics,
     change_each,

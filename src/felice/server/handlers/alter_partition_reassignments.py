@@ -16,7 +16,7 @@ from felice.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
     ReassignableTopicResponse,
 )
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -64,7 +64,7 @@ async def _reassign(
     topic: str, wanted: _Wanted, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> dict[int, ApiError | None]:
     try:
-        return await context.services.leaderships.reassign(
+        return await context.services.changes.leaderships.reassign(
             topic, wanted, may_change_factor=request.allow_replication_factor_change
         )
     except ApiError as error:

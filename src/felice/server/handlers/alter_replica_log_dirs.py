@@ -15,7 +15,7 @@ from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -39,7 +39,7 @@ async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -
 def _row(topic: str, index: int, path: str, context: RequestContext) -> AlterReplicaLogDirPartitionResult:
     row = AlterReplicaLogDirPartitionResult(partition_index=index)
     try:
-        context.services.replica_moves.begin(topic, index, path)
+        context.services.disks.replica_moves.begin(topic, index, path)
     except ApiError as error:
         # Older clients know only this code for a replica on another broker.
         elsewhere = error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -15,8 +15,8 @@ from felice.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from felice.server import scram_users
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
+from felice.server.security import scram_users
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -42,7 +42,7 @@ async def _alter(
     result = AlterUserScramCredentialsResult(user=user, error_message=None)
     try:
         scram_users.check_name(user)
-        await context.services.cluster_admin.change_client_config(
+        await context.services.changes.cluster.change_client_config(
             ClientEntity(user), lambda current: scram_users.changed(current, changes)
         )
     except ApiError as error:

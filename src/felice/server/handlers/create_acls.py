@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from felice.security.acl import AclBinding
-from felice.server.acl_requests import binding_of, check_authorizer
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
+from felice.server.requests.acl_requests import binding_of, check_authorizer
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -23,7 +23,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
             wanted.append(binding_of(creation))
         except ApiError as error:
             wanted.append(error)
-    outcomes = await context.services.acl_changes.create(
+    outcomes = await context.services.changes.acls.create(
         binding for binding in wanted if isinstance(binding, AclBinding)
     )
     faults = [one if isinstance(one, ApiError) else outcomes[one.resource] for one in wanted]

@@ -11,7 +11,7 @@ from felice.protocol.messages.create_delegation_token import (
 )
 from felice.security.acl import Operation, ResourceType
 from felice.security.principal import USER, Principal
-from felice.server.token_requests import check_connection, refused_timestamp_ms
+from felice.server.requests.token_requests import check_connection, refused_timestamp_ms
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -32,7 +32,7 @@ async def handle(
     try:
         _check(owner, request, context)
         renewers = tuple(Principal(one.principal_type, one.principal_name) for one in request.renewers)
-        tokens = context.services.tokens
+        tokens = context.services.security.tokens
         token = await tokens.create(owner, requester, renewers, request.max_lifetime_ms)
     except ApiError as error:
         response.error_code = error.code

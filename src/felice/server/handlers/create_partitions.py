@@ -12,8 +12,8 @@ from felice.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from felice.server.pace import paced
-from felice.server.quotas.mutations import Mutations
+from felice.server.flow.pace import paced
+from felice.server.requests.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -34,7 +34,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
             if times[topic.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             mutations.check()
-            added = await context.services.cluster_admin.create_partitions(
+            added = await context.services.changes.cluster.create_partitions(
                 topic.name, topic.count, _assignments(topic), validate_only=request.validate_only
             )
             if not request.validate_only:

@@ -18,9 +18,9 @@ from felice.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from felice.server.config_entries import ConfigEntry, topic_entries
-from felice.server.pace import paced
-from felice.server.quotas.mutations import Mutations
+from felice.server.configs.entries import ConfigEntry, topic_entries
+from felice.server.flow.pace import paced
+from felice.server.requests.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -43,7 +43,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic name: {topic.name}")
             requested = _new_topic(topic)
             mutations.check()
-            planned = await context.services.cluster_admin.create_topic(
+            planned = await context.services.changes.cluster.create_topic(
                 requested, validate_only=request.validate_only
             )
             if not request.validate_only:

@@ -14,8 +14,8 @@ from felice.protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from felice.security.acl import Acl, ResourcePattern
-from felice.server.acl_requests import check_authorizer, filter_of
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
+from felice.server.requests.acl_requests import check_authorizer, filter_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -37,12 +37,12 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
         if isinstance(selection, dict):
             for resource, acls in selection.items():
                 rules.setdefault(resource, {}).update(dict.fromkeys(acls))
-    outcomes = await context.services.acl_changes.delete(rules)
+    outcomes = await context.services.changes.acls.delete(rules)
     return DeleteAclsResponse(filter_results=[_result(selection, outcomes) for selection in selections])
 
 
 def _selected(wanted: DeleteAclsFilter, context: RequestContext) -> Selected:
-    return context.services.acl_changes.selected(
+    return context.services.changes.acls.selected(
         filter_of(
             wanted,
             kind=wanted.resource_type_filter,

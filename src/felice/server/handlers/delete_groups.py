@@ -8,8 +8,8 @@ from felice.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
-from felice.server.group_client import client_of
-from felice.server.pace import each_answer
+from felice.server.flow.pace import each_answer
+from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -18,7 +18,7 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from felice.replication.partition import Partition
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

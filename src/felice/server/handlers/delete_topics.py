@@ -19,8 +19,8 @@ from felice.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from felice.protocol.primitives import ZERO_UUID
-from felice.server.pace import paced
-from felice.server.quotas.mutations import Mutations
+from felice.server.flow.pace import paced
+from felice.server.requests.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -83,7 +83,7 @@ async def _result(
             raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named more than once.")
         topic = _find(ref, context)
         mutations.check()
-        await context.services.cluster_admin.delete_topic(topic.name)
+        await context.services.changes.cluster.delete_topic(topic.name)
         mutations.spend(len(topic.partitions))
         result.name, result.topic_id = topic.name, topic.topic_id
     except ApiError as error:

@@ -12,8 +12,8 @@ from felice.protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from felice.security.acl import Acl, ResourcePattern
-from felice.server.acl_requests import check_authorizer, filter_of, selects_nothing
-from felice.server.large_answers import each_alone
+from felice.server.requests.acl_requests import check_authorizer, filter_of, selects_nothing
+from felice.server.requests.large_answers import each_alone
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -25,7 +25,7 @@ async def handle(request: DescribeAclsRequest, context: RequestContext) -> Descr
         check_authorizer(context, "No Authorizer is configured on the broker")
         if selects_nothing(request):
             return DescribeAclsResponse(error_message=None)
-        selected = context.services.acl_changes.selected(
+        selected = context.services.changes.acls.selected(
             filter_of(
                 request,
                 kind=request.resource_type_filter,

@@ -14,9 +14,9 @@ from felice.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from felice.server.large_answers import each_alone
 from felice.server.quotas.entities import EntityFilter, rows_of
 from felice.server.quotas.limits import QuotaKind, number
+from felice.server.requests.large_answers import each_alone
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

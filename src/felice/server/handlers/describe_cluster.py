@@ -12,8 +12,8 @@ from felice.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from felice.server.access.control import cluster_operations
 from felice.server.handlers.metadata import reachable
+from felice.server.security.access_control import cluster_operations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -18,8 +18,8 @@ from felice.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
     ResourceType,
 )
-from felice.server import loggers
-from felice.server.config_entries import (
+from felice.server.configs import loggers
+from felice.server.configs.entries import (
     ConfigEntry,
     broker_entries,
     client_metrics_entries,
@@ -27,14 +27,14 @@ from felice.server.config_entries import (
     logger_entries,
     topic_entries,
 )
-from felice.server.config_resources import (
+from felice.server.flow.pace import paced
+from felice.server.requests.config_resources import (
     check_broker,
     check_client_metrics,
     check_logger_broker,
     check_topic,
     unsupported,
 )
-from felice.server.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

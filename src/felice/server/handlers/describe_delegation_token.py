@@ -14,9 +14,9 @@ from felice.protocol.messages.describe_delegation_token import (
 from felice.security.acl import Operation, ResourceType
 from felice.security.delegation_tokens import DelegationToken
 from felice.security.principal import Principal
-from felice.server.access.control import Access
-from felice.server.pace import paced
-from felice.server.token_requests import check_connection
+from felice.server.flow.pace import paced
+from felice.server.requests.token_requests import check_connection
+from felice.server.security.access_control import Access
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -29,7 +29,7 @@ async def handle(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
     """Describes the tokens of the requested owners that the client may see."""
-    tokens = context.services.tokens
+    tokens = context.services.security.tokens
     try:
         check_connection(context)
         if not tokens.is_enabled:

@@ -11,8 +11,8 @@ from felice.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from felice.security.acl import ResourceType
-from felice.server.group_client import client_of
-from felice.server.pace import each
+from felice.server.flow.pace import each
+from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

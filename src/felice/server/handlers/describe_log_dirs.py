@@ -23,7 +23,7 @@ from felice.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from felice.replication.partition import Partition
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -39,7 +39,7 @@ async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> De
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
     results = []
-    for directory in services.directories:
+    for directory in services.disks.directories:
         volume = await loop.run_in_executor(None, _volume_of, directory, services)
         results.append(await _result(directory, volume, wanted, services))
     return DescribeLogDirsResponse(results=results)

@@ -15,7 +15,7 @@ from felice.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from felice.replication.partition import NO_EPOCH
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

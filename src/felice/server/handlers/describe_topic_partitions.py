@@ -20,13 +20,13 @@ from felice.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from felice.security.acl import Operation, ResourceType
+from felice.server.flow.pace import for_each
 from felice.server.handlers.metadata import leader_fault
-from felice.server.large_answers import each_alone
-from felice.server.pace import for_each
+from felice.server.requests.large_answers import each_alone
 
 if TYPE_CHECKING:
-    from felice.server.access.control import Access
     from felice.server.context import RequestContext
+    from felice.server.security.access_control import Access
 
 
 async def handle(
@@ -160,7 +160,7 @@ def _described(
 
     services, key = context.services, (context.listener_name, first, end, operations)
     response = DescribeTopicPartitionsResponse
-    return services.topic_rows.row(services.image, topic, response, context.version, key, build)
+    return services.topics.rows.row(services.image, topic, response, context.version, key, build)
 
 
 def _partition(

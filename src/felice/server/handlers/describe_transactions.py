@@ -13,7 +13,7 @@ from felice.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from felice.server.pace import each
+from felice.server.flow.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -14,8 +14,8 @@ from felice.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from felice.security.sasl.scram import ScramCredential
-from felice.server.pace import each
-from felice.server.scram_users import MECHANISMS
+from felice.server.flow.pace import each
+from felice.server.security.scram_users import MECHANISMS
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -15,7 +15,7 @@ from felice.protocol.messages.elect_leaders import (
 )
 from felice.protocol.topic_partition import PartitionKey
 from felice.server.access import refusals
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -55,7 +55,7 @@ async def _elect(
 
     Raises `ApiError` if nothing was elected. An error after the first part is the outcome of all other partitions.
     """
-    elect = context.services.leaderships.elect
+    elect = context.services.changes.leaderships.elect
     if wanted is None:
         return await elect(None, is_unclean=is_unclean)
     parts = (wanted[at : at + _PART_PARTITIONS] for at in range(0, len(wanted), _PART_PARTITIONS))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from felice.coordinator.transaction.shard import Identity
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from felice.server.transactions import as_client_error
+from felice.server.writes.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -9,7 +9,7 @@ from felice.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
-from felice.server.token_requests import check_connection, refused_timestamp_ms
+from felice.server.requests.token_requests import check_connection, refused_timestamp_ms
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -21,7 +21,7 @@ async def handle(
     """Changes or deletes the token, and tells when it expires."""
     try:
         check_connection(context)
-        expires_ms = await context.services.tokens.expire(
+        expires_ms = await context.services.security.tokens.expire(
             bytes(request.hmac), context.principal, request.expiry_time_period_ms
         )
     except ApiError as error:

@@ -33,13 +33,13 @@ from felice.replication.partition import Partition
 from felice.replication.selector import NO_PREFERENCE, same_rack_replica
 from felice.replication.throttle import is_throttled
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
-from felice.server.fetch_alarm import FetchAlarm
-from felice.server.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
-from felice.server.pace import MAX_ITEMS_WITHOUT_PAUSE, for_each
+from felice.server.fetching.fetch_alarm import FetchAlarm
+from felice.server.fetching.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
+from felice.server.flow.pace import MAX_ITEMS_WITHOUT_PAUSE, for_each
 
 if TYPE_CHECKING:
-    from felice.server.access.control import Access
     from felice.server.context import RequestContext
+    from felice.server.security.access_control import Access
 
 _READ_COMMITTED = 1
 # Errors after which Kafka's row has no list of aborted transactions.
@@ -67,7 +67,7 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     """Reads at once, and waits if the request needs more bytes."""
     services = context.services
     try:
-        plan = services.fetch_sessions.open(request, context.version, context.now_ms)
+        plan = services.fetching.sessions.open(request, context.version, context.now_ms)
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     fetch = _Fetch(request, plan, context)
@@ -97,7 +97,7 @@ class _Fetch:
         # Whether the client may read each topic; decided when its first partition is read.
         self._may_read: dict[TopicRef, bool] = {}
         # What the client may do, if clients need permission. One object for the request: it bounds the logged refusals.
-        self._access = context.access if context.services.access.is_enabled else None
+        self._access = context.access if context.services.security.access.is_enabled else None
         self._size_bytes = 0
         # The response.
         self._topics: dict[TopicRef, FetchableTopicResponse] = {}
@@ -261,7 +261,7 @@ class _Fetch:
                     break
                 changed = await alarm.wait_until(deadline)
                 # One append may wake hundreds of requests.
-                await services.wakeups.turn()
+                await services.flow.wakeups.turn()
             await alarm.stop(clock)
         finally:
             alarm.close()
@@ -311,7 +311,7 @@ class _Fetch:
     def _concluded(self) -> FetchResponse:
         services = self._context.services
         if self._throttled_bytes:
-            services.replication_throttle.record(self._throttled_bytes, services.env.clock.monotonic())
+            services.fetching.throttle.record(self._throttled_bytes, services.env.clock.monotonic())
         response = FetchResponse(session_id=self._plan.session_id, responses=list(self._topics.values()))
         if self._context.version >= _ENDPOINTS_FROM:
             response.node_endpoints = self._endpoints()
@@ -384,7 +384,7 @@ class _Fetch:
 
     def _is_held_back(self, partition: Partition) -> bool:
         services = self._context.services
-        return self._is_throttled(partition) and services.replication_throttle.is_exceeded(
+        return self._is_throttled(partition) and services.fetching.throttle.is_exceeded(
             services.env.clock.monotonic()
         )
 

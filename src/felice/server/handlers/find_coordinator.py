@@ -18,7 +18,7 @@ from felice.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from felice.server.pace import each
+from felice.server.flow.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -59,11 +59,11 @@ def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
     endpoint = None if node is None else node.endpoints.get(context.listener_name)
     if endpoint is None:
         topic = CONSUMER_OFFSETS if is_group else TRANSACTION_STATE
-        fault = services.auto_topics.fault_of(topic)
+        fault = services.topics.auto.fault_of(topic)
         message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message if fault is None else f"{topic}: {fault}"
         return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     if is_group and node_id == services.broker_id:
-        services.group_lookups.on_lookup(context, key)
+        services.coordinators.lookups.on_lookup(context, key)
     return Coordinator(
         key=key, node_id=node_id, host=endpoint.host, port=endpoint.port, error_message=_no_error(context)
     )

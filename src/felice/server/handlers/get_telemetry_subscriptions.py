@@ -10,7 +10,7 @@ from felice.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from felice.records.compression import Codec
-from felice.server.telemetry.selectors import selectors_of
+from felice.server.requests.selectors import selectors_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

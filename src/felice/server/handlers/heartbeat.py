@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Restarts the member's session timeout; the error code is the group's answer."""
-    context.services.group_lookups.on_group_request(context)
+    context.services.coordinators.lookups.on_group_request(context)
     return context.services.coordinators.groups.heartbeat(request)

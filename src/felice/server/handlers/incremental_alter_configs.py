@@ -15,15 +15,15 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from felice.server import loggers
-from felice.server.config_entries import (
+from felice.server.configs import loggers
+from felice.server.configs.entries import (
     ConfigEntry,
     broker_entries,
     client_metrics_entries,
     named_option,
     topic_entries,
 )
-from felice.server.config_resources import (
+from felice.server.requests.config_resources import (
     Edit,
     change_broker,
     change_client_metrics,
@@ -66,7 +66,7 @@ async def _alter(resource: AlterConfigsResource, validate_only: bool, context: R
     elif resource.resource_type == ResourceType.BROKER_LOGGER:
         check_logger_broker(name, context)
         loggers.change_levels(_changes(resource), validate_only=validate_only)
-        context.services.request_log.follow(context.services.config)
+        context.services.flow.request_log.follow(context.services.config)
     else:
         raise unsupported(resource.resource_type)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from felice.coordinator.transaction.initialisation import InitRequest
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from felice.server.transactions import as_client_error
+from felice.server.writes.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -26,7 +26,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     if request.transactional_id is not None:
         return await _transactional(request.transactional_id, request, context)
     try:
-        producer_id = await context.services.producer_ids.next_id()
+        producer_id = await context.services.coordinators.producer_ids.next_id()
     except ApiError as error:
         return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

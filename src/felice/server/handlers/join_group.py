@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from felice.server.group_client import client_of
+from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

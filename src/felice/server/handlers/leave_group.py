@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from felice.server.group_client import client_of
+from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -32,7 +32,7 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from felice.replication.partition import Partition
-from felice.server.pace import each_partition, paced
+from felice.server.flow.pace import each_partition, paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

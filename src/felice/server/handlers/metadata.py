@@ -27,14 +27,14 @@ from felice.protocol.messages.metadata import (
 )
 from felice.protocol.primitives import ZERO_UUID
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
-from felice.server.access.control import cluster_operations
-from felice.server.large_answers import each_alone
-from felice.server.pace import each
-from felice.server.quotas.mutations import Mutations
+from felice.server.flow.pace import each
+from felice.server.requests.large_answers import each_alone
+from felice.server.requests.mutations import Mutations
+from felice.server.security.access_control import cluster_operations
 
 if TYPE_CHECKING:
-    from felice.server.access.control import Access
     from felice.server.context import RequestContext
+    from felice.server.security.access_control import Access
 
 # From this version on a request may name a topic by its id, with the name None.
 _ASK_BY_ID_FROM = 12
@@ -51,7 +51,7 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     distinct: dict[tuple[object, object], MetadataRequestTopic] = {}
     for topic in topics:
         distinct.setdefault((topic.name, topic.topic_id), topic)
-    clock, auto_topics = context.services.env.clock, context.services.auto_topics
+    clock, auto_topics = context.services.env.clock, context.services.topics.auto
 
     missing = _missing(request, topics, context)
     creatable = list(compress(missing, await each(missing, client.may_begin_to_create, clock)))
@@ -103,7 +103,7 @@ class _Client:
 async def _all(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Describes every topic that the client may describe."""
     client, services = _Client(request, context), context.services
-    is_checked, shows = services.access.is_enabled, client.access.shows
+    is_checked, shows = services.security.access.is_enabled, client.access.shows
 
     def row(name: str) -> MetadataResponseTopic | None:
         if is_checked and not shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -149,12 +149,12 @@ def _create(creatable: Iterable[str], context: RequestContext) -> int:
     """
     services = context.services
     at_once = services.config.felice_auto_create_topics_max_at_once
-    names = list(islice(creatable, max(0, at_once - services.auto_topics.under_way)))
+    names = list(islice(creatable, max(0, at_once - services.topics.auto.under_way)))
     if not names:
         return 0
     mutations = Mutations(context, strict_from=None)
     for name in names:
-        mutations.spend(services.auto_topics.ensure(name))
+        mutations.spend(services.topics.auto.ensure(name))
     return mutations.throttle_time_ms
 
 
@@ -211,7 +211,7 @@ def _described(topic: TopicImage, context: RequestContext, operations: int) -> M
         )
 
     services, key = context.services, (context.listener_name, operations)
-    return services.topic_rows.row(services.image, topic, MetadataResponse, context.version, key, build)
+    return services.topics.rows.row(services.image, topic, MetadataResponse, context.version, key, build)
 
 
 def _partition(topic: str, partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:

@@ -9,8 +9,8 @@ from felice.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponseTopic,
 )
-from felice.server.commit_parts import commit_in_parts
-from felice.server.group_client import client_of
+from felice.server.requests.commit_parts import commit_in_parts
+from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -22,9 +22,9 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from felice.server.group_client import client_of
-from felice.server.pace import each_answer
-from felice.server.requested_groups import distinct
+from felice.server.flow.pace import each_answer
+from felice.server.requests.group_client import client_of
+from felice.server.requests.requested_groups import distinct
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -16,7 +16,7 @@ from felice.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from felice.server.pace import each_partition
+from felice.server.flow.pace import each_partition
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

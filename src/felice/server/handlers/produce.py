@@ -50,9 +50,9 @@ from felice.records.validate import (
     only_batch,
 )
 from felice.replication.partition import ACKS_ALL, Partition
-from felice.server.admission import Agreement, Flow, QueuedWrite
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
-from felice.server.pace import held, paced
+from felice.server.flow.pace import held, paced
+from felice.server.writes.admission import Agreement, Flow, QueuedWrite
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

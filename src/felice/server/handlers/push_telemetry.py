@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from felice.server.requests.selectors import selectors_of
 from felice.server.telemetry.clients import Push
-from felice.server.telemetry.selectors import selectors_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -1,6 +1,6 @@
 """SaslHandshake (key 17) where no login is due: ILLEGAL_SASL_STATE.
 
-On a listener with SASL `felice.server.sasl_session` answers it.
+On a listener with SASL `felice.server.net.sasl_session` answers it.
 """
 
 from __future__ import annotations

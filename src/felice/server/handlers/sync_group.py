@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from felice.server.group_client import client_of, names_protocol
+from felice.server.requests.group_client import client_of, names_protocol
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

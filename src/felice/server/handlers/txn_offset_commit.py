@@ -17,8 +17,8 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from felice.protocol.topic_partition import TopicPartition
-from felice.server.admission import Flow, QueuedWrite
-from felice.server.commit_parts import commit_in_parts
+from felice.server.requests.commit_parts import commit_in_parts
+from felice.server.writes.admission import Flow, QueuedWrite
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -29,7 +29,7 @@ _ADDS_SINCE = 5
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Stores the offsets as pending, after the coordinator agreed that the group's partition is in the transaction."""
-    context.services.group_lookups.on_group_request(context)
+    context.services.coordinators.lookups.on_group_request(context)
     return await commit_in_parts(
         request,
         lambda part: _commit(part, context),

@@ -29,7 +29,7 @@ async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> Upd
             for update in request.feature_updates
         ]
         _check_distinct(changes)
-        await context.services.cluster_admin.update_features(changes, validate_only=request.validate_only)
+        await context.services.changes.cluster.update_features(changes, validate_only=request.validate_only)
     except ApiError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     return UpdateFeaturesResponse(

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
 from felice.dataclass import dataclass
+from felice.server.flow.request_times import quantiles
 from felice.server.metrics.names import Dialect, MBean
-from felice.server.metrics.request_times import quantiles
 
 T = TypeVar("T")
 

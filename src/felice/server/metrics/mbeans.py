@@ -20,10 +20,11 @@ from felice.metadata import ClusterImage, MetadataStore, PartitionImage, Session
 from felice.metadata.layout import NO_LEADER
 from felice.metadata.watcher import Watcher
 from felice.protocol.api import Api
-from felice.server.log_directories import LogDirectories
-from felice.server.metrics.request_times import RequestMetrics
+from felice.replication.isr import IsrWriter
+from felice.replication.partitions import Partitions
+from felice.server.disks.log_directories import LogDirectories
+from felice.server.flow.request_times import RequestMetrics
 from felice.server.metrics.totals import ControllerTotals, ReplicaTotals
-from felice.server.replication_parts import ReplicationParts
 
 Snapshot: TypeAlias = Mapping[str, int | str]
 
@@ -59,7 +60,8 @@ class Metrics:
         store: MetadataStore,
         watcher: Watcher,
         directories: LogDirectories,
-        replication: ReplicationParts,
+        partitions: Partitions,
+        isr_writer: IsrWriter,
         controller: Controller,
     ) -> None:
         self._broker_id = broker_id
@@ -67,8 +69,8 @@ class Metrics:
         self.store = store
         self._watcher = watcher
         self._directories = directories
-        self._partitions = replication.partitions
-        self.isr_writer = replication.isr_writer
+        self._partitions = partitions
+        self.isr_writer = isr_writer
         self.controller = controller
         self.counts = Counts()
         # The only metrics whose update costs time on each request.

@@ -17,7 +17,7 @@ from felice.protocol.api import API
 from felice.protocol.connection import Request
 from felice.protocol.messages.fetch import FetchRequest, FetchResponse
 from felice.protocol.messages.produce import ProduceRequest
-from felice.server.metrics.request_times import is_from_follower
+from felice.server.flow.request_times import is_from_follower
 from felice.server.quotas.client_quotas import ClientQuotas
 from felice.server.quotas.limits import QuotaKind
 

@@ -24,7 +24,7 @@ from felice.metadata import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.uuids import format_uuid
 from felice.records.compression import Codec, codec_of_id, decompress
-from felice.server.pace import paced
+from felice.server.flow.pace import paced
 from felice.server.telemetry.otlp import BadTelemetry, Point, points
 from felice.server.telemetry.series import ClientSeries, Series
 from felice.server.telemetry.subscriptions import Resource, Subscription, parse_resource, subscription_of

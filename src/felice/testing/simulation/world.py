@@ -32,7 +32,7 @@ from typing import Never, TypeVar
 from felice.config import BrokerConfig
 from felice.env import Environment
 from felice.server.broker import Broker
-from felice.server.local_cluster import local_settings
+from felice.server.process.local_cluster import local_settings
 from felice.testing.simulation.clock import SimClock
 from felice.testing.simulation.disk import SimDisk
 from felice.testing.simulation.ensemble import SimEnsemble

@@ -11,7 +11,7 @@ import pytest
 import felice.client.admin
 from felice.client.admin import AdminClient, ScramMechanism
 from felice.client.error import KafkaException
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from felice.pipelines.limits import TopicLimits
 from felice.pipelines.spark import topic_limits as asking
 from felice.pipelines.spark.connections import client_of
 from felice.pipelines.spark.topic_limits import topic_limits
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 
 
 @pytest.fixture

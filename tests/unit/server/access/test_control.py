@@ -20,9 +20,9 @@ from felice.security.acl import (
     ResourcePattern,
     ResourceType,
 )
-from felice.server.access import control
-from felice.server.access.control import AccessControl
-from felice.server.logs import configure_logs
+from felice.server.process.logs import configure_logs
+from felice.server.security import access_control as control
+from felice.server.security.access_control import AccessControl
 
 TOPIC = ResourceType.TOPIC
 ALLOWED = ResourcePattern(TOPIC, "t")

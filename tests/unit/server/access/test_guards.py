@@ -21,10 +21,10 @@ from felice.protocol.messages.delete_groups import (
 from felice.protocol.messages.join_group import JoinGroupRequest
 from felice.protocol.messages.produce import ProduceRequest, TopicProduceData
 from felice.security.acl import Operation, ResourceType
-from felice.server import pace
-from felice.server.access.control import EVERYTHING
 from felice.server.access.table import GUARDS, GuardedHandlers
 from felice.server.context import NO_REPLY, CloseConnection
+from felice.server.flow import pace
+from felice.server.security.access_control import EVERYTHING
 
 
 class Allowing:
@@ -60,7 +60,9 @@ class Context:
         self.services = SimpleNamespace(
             env=SimpleNamespace(clock=SystemClock()),
             image_follower=SimpleNamespace(check_session=lambda: self.events.append("session checked")),
-            group_lookups=SimpleNamespace(on_group_request=lambda _: self.events.append("group request")),
+            coordinators=SimpleNamespace(
+                lookups=SimpleNamespace(on_group_request=lambda _: self.events.append("group request"))
+            ),
             image=SimpleNamespace(topic_names={}),
         )
 

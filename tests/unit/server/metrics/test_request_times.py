@@ -16,8 +16,8 @@ from felice.protocol.messages.delete_records import (
 )
 from felice.protocol.messages.fetch import FetchRequest, ReplicaState
 from felice.server.context import RequestContext
-from felice.server.metrics.request_times import RECENT, RequestMetrics, RequestTimes, quantiles
-from felice.server.turns import Turns
+from felice.server.flow.request_times import RECENT, RequestMetrics, RequestTimes, quantiles
+from felice.server.flow.turns import Turns
 from unit.server.test_session import KEY, Peer, large_question, question, run
 from unit.server.test_turns import Floor, HeldClock, questions
 from waiting import LIMIT_S

@@ -20,7 +20,7 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.quotas.accepting import AcceptRates
 from felice.server.quotas.rates import Window
 from unit.server.test_turns import HeldClock

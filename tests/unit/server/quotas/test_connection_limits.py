@@ -14,9 +14,9 @@ import pytest
 from conformance.wire import Wire
 from felice.config import BrokerConfig, ConfigError
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.server.closings import Closing
-from felice.server.connection_limits import ConnectionLimits
-from felice.server.embedded import EmbeddedBroker
+from felice.server.flow.closings import Closing
+from felice.server.flow.connection_limits import ConnectionLimits
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.quotas.recent_waits import RecentWaits
 from unit.server.quotas.test_accepting import TWO, alter
 from unit.server.test_turns import HeldClock

@@ -15,7 +15,7 @@ from felice.metadata.client_entity import DEFAULT, ClientEntity
 from felice.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from felice.protocol.messages.describe_client_quotas import EntityData
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from felice.server.quotas.bounded import MAX_CLIENTS
 from felice.server.quotas.connection_rates import ConnectionRates, plain_address
 from felice.server.quotas.rates import Window

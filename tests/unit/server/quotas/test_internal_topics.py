@@ -10,7 +10,7 @@ from felice.protocol.messages.alter_client_quotas import AlterClientQuotasReques
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.describe_client_quotas import EntityData
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
-from felice.server.embedded import EmbeddedBroker
+from felice.server.process.embedded import EmbeddedBroker
 from waiting import wait_until
 
 

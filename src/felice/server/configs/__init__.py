@@ -1,0 +1,1 @@
+"""The configuration in force: its sources, their entries, and the levels of loggers."""

@@ -1,0 +1,1 @@
+"""The log directories, the cleaner, and the moves of replicas between directories."""

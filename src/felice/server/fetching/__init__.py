@@ -1,0 +1,1 @@
+"""What a broker remembers between the fetches of a reader."""

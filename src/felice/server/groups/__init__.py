@@ -1,0 +1,1 @@
+"""The coordinators of this broker, and the search for those of other brokers."""

@@ -1,0 +1,1 @@
+"""The HTTP endpoint for metrics and health, and where it reads each value."""

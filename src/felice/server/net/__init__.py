@@ -1,0 +1,1 @@
+"""Listeners and the sessions of their connections."""

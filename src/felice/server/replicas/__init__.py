@@ -1,0 +1,1 @@
+"""What the metadata image makes of this broker's replicas."""

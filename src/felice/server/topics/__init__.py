@@ -1,0 +1,1 @@
+"""Topics that are created when a client names them, and the rows that describe topics."""

@@ -1,0 +1,1 @@
+"""Checks before records are written: batches, producers, and transactions."""
