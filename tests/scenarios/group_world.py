@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from felice.coordinator.group import commits as offset_rules
-from felice.coordinator.group.commits import Commit
+from felice.coordinator.group.offsets import commits as offset_rules
+from felice.coordinator.group.offsets.commits import Commit
 from felice.coordinator.group.records import GroupRecord, GroupRecordCodec, OffsetRecord, Record
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.shard import GroupShard

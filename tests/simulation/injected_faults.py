@@ -19,7 +19,8 @@ from felice.client.net.cluster import Cluster
 from felice.client.net.connection import Connection
 from felice.client.produce import sender
 from felice.controller import producer_id_blocks
-from felice.coordinator.group import commits, rebalance
+from felice.coordinator.group.classic import rebalance
+from felice.coordinator.group.offsets import commits
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.hosted_shard import HostedShard
 from felice.coordinator.shard import NO_PRODUCER_ID, Outcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.shard import NEVER_MS
 from scenarios.group_world import GroupWorld
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from felice.coordinator.group import commits
-from felice.coordinator.group.classic_group import ClassicGroup, subscription_topics
-from felice.coordinator.group.member import Member
-from felice.coordinator.group.offsets import OffsetStore
+from felice.coordinator.group.classic.group import ClassicGroup, subscription_topics
+from felice.coordinator.group.classic.member import Member
+from felice.coordinator.group.classic.states import GroupState
+from felice.coordinator.group.offsets import commits
+from felice.coordinator.group.offsets.store import OffsetStore
 from felice.coordinator.group.records import CommittedOffset, OffsetRecord
 from felice.coordinator.group.settings import GroupSettings
-from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Turn
 from felice.coordinator.shard import Instant
 from felice.protocol.codec import encode_data

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from felice.coordinator.group.alarms import Alarms
-from felice.coordinator.group.classic_group import ClassicGroup
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.records import CommittedOffset, GroupRecord, GroupRecordCodec, OffsetRecord
-from felice.coordinator.group.states import GroupState
 from felice.protocol.codec import encode_data
 from felice.protocol.messages.offsets_topic import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.commits import Commit
-from felice.coordinator.group.member import Member
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.member import Member
+from felice.coordinator.group.classic.states import GroupState
+from felice.coordinator.group.offsets.commits import Commit
 from felice.coordinator.group.records import CommittedOffset, OffsetRecord
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.shard import GroupShard
-from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Caller
 from felice.coordinator.shard import Instant
 from felice.protocol.errors import ErrorCode

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from felice.config import BrokerConfig
-from felice.coordinator.group import offset_topics
-from felice.coordinator.group.commits import Commit
-from felice.coordinator.group.rebalance import join_error
+from felice.coordinator.group.classic.rebalance import join_error
+from felice.coordinator.group.offsets import topics as offset_topics
+from felice.coordinator.group.offsets.commits import Commit
 from felice.coordinator.group.records import GroupRecordCodec, Record
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.shard import GroupShard

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from felice.coordinator.group import commits as offset_rules
-from felice.coordinator.group import listing, membership, rebalance
 from felice.coordinator.group.alarms import Alarms
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.commits import Commit
-from felice.coordinator.group.join import join
-from felice.coordinator.group.offsets import OffsetStore, undo_nothing
-from felice.coordinator.group.rebalance import drop_member, join_error
+from felice.coordinator.group.classic import commit_checks, listing, membership, rebalance
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.join import join
+from felice.coordinator.group.classic.rebalance import drop_member, join_error
+from felice.coordinator.group.classic.states import GroupState
+from felice.coordinator.group.classic.sync import sync
+from felice.coordinator.group.offsets import commits as offset_rules
+from felice.coordinator.group.offsets.commits import Commit
+from felice.coordinator.group.offsets.store import OffsetStore, undo_nothing
 from felice.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from felice.coordinator.group.settings import GroupSettings
-from felice.coordinator.group.states import GroupState
-from felice.coordinator.group.sync import sync
 from felice.coordinator.group.turn import Caller, Turn
 from felice.coordinator.shard import (
     NEVER_MS,
@@ -39,7 +39,7 @@ from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity
 from felice.protocol.messages.list_groups import ListedGroup
 from felice.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from felice.protocol.messages.offset_delete import (
@@ -92,24 +92,12 @@ class GroupShard:
         self._next_expiry_ms = now.steady_ms + self.settings.offsets_retention_check_interval_ms
         turn = Turn(self.settings, now)
         for group in self.groups.values():
-            for member in group.members.values():
-                rebalance.start_session(group, member, turn)
-            if len(group.members) > self.settings.max_size:
-                rebalance.prepare_rebalance(group, turn)
+            rebalance.on_loaded(group, turn)
         return turn.outcome
 
     def on_unloaded(self, error: ErrorCode) -> list[Sendable]:
         """Every group ends here: returns `error` for every waiting JoinGroup and SyncGroup."""
-        replies: list[Sendable] = []
-        for group in self.groups.values():
-            group.state = GroupState.DEAD
-            for member in group.members.values():
-                if member.joining is not None:
-                    replies.append(Reply(member.joining, join_error(error, member.member_id)))
-                if member.syncing is not None:
-                    replies.append(Reply(member.syncing, SyncGroupResponse(error_code=error)))
-                member.joining = member.syncing = None
-        return replies
+        return [reply for group in self.groups.values() for reply in rebalance.on_unloaded(group, error)]
 
     # Time
 
@@ -204,7 +192,7 @@ class GroupShard:
         turn = Turn(self.settings, now)
         group = self.groups.get(group_id)
         if group is None:
-            response = LeaveGroupResponse(members=[_unknown(leaver) for leaver in leavers])
+            response = membership.leave_unknown(leavers)
         else:
             response = membership.leave(group, leavers, turn)
         turn.outcome.reply(caller.waiter, response)
@@ -228,9 +216,10 @@ class GroupShard:
         if group is None:
             # Not stored here: replaying its first commit creates the group.
             group = ClassicGroup(request.group_id, alarms=self._alarms)
-        error = offset_rules.check_commit(group, request)
+        error = commit_checks.check_commit(group, request)
         if error == ErrorCode.NONE:
-            offset_rules.commit(group, request, commits, turn)
+            rebalance.prolong_session(group, request.member_id, turn)
+            offset_rules.write(group.group_id, commits, turn, offset_rules.expiry_ms(request, turn))
         return error, turn.outcome.records
 
     def commit_transactional(
@@ -243,9 +232,9 @@ class GroupShard:
             return ErrorCode.ILLEGAL_GENERATION, []
         if group is None:
             group = ClassicGroup(request.group_id, alarms=self._alarms)
-        error = offset_rules.check_transactional_commit(group, request)
+        error = commit_checks.check_transactional_commit(group, request)
         if error == ErrorCode.NONE:
-            offset_rules.write(group, commits, turn)
+            offset_rules.write(group.group_id, commits, turn)
         return error, turn.outcome.records
 
     def delete_offsets(
@@ -364,14 +353,6 @@ class GroupCreated:
             drop_member(self.group, member, turn)
         self.shard.forget(self.group)
         return turn.outcome
-
-
-def _unknown(leaver: MemberIdentity) -> MemberResponse:
-    return MemberResponse(
-        member_id=leaver.member_id,
-        group_instance_id=leaver.group_instance_id,
-        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
-    )
 
 
 def _offset_delete_error(error: ErrorCode) -> OffsetDeleteResponse:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.coordinator.group.commits import NO_OFFSET
+from felice.coordinator.group.offsets.commits import NO_OFFSET
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from felice.coordinator.group.offsets import TopicOffsets
+from felice.coordinator.group.classic.states import GroupState
+from felice.coordinator.group.offsets.store import TopicOffsets
 from felice.coordinator.group.shard import GroupShard
-from felice.coordinator.group.states import GroupState
 from felice.coordinator.transaction.states import TransactionState
 from felice.replication.partitions import Partitions
 from felice.server.metrics.families import PAUSE, Families, Family, Kind, Row, gauge, label_text

@@ -12,9 +12,9 @@ Checks come in Kafka's order: session timeout, group, size, Dead, protocols, ins
 
 from __future__ import annotations
 
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.member import Member
-from felice.coordinator.group.rebalance import (
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.member import Member
+from felice.coordinator.group.classic.rebalance import (
     answer_join,
     answer_sync,
     complete_if_all_joined,
@@ -25,9 +25,9 @@ from felice.coordinator.group.rebalance import (
     start_session,
     storing_error,
 )
+from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.records import Record
 from felice.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
-from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Caller, Turn
 from felice.coordinator.shard import Instant, Outcome
 from felice.dataclass import dataclass

@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import field, replace
 
 from felice.coordinator.group.alarms import Alarms
-from felice.coordinator.group.member import Member
+from felice.coordinator.group.classic.member import Member
+from felice.coordinator.group.classic.states import PREVIOUS_STATES, GroupState
 from felice.coordinator.group.records import GroupRecord
-from felice.coordinator.group.states import PREVIOUS_STATES, GroupState
 from felice.coordinator.java_hash import java_string_hash
 from felice.coordinator.shard import NEVER_MS, Instant, Waiter
 from felice.dataclass import dataclass
@@ -244,6 +244,22 @@ class ClassicGroup:
         if self.subscribed_topics is None:
             return self.is_consumer_type
         return topic in self.subscribed_topics
+
+    # Offsets, as `offsets.commits.Group`
+
+    def may_read(self, topic: str) -> bool:
+        """Whether the offsets of the topic are kept. Only a Stable group of consumers says what it reads."""
+        if self.state is GroupState.EMPTY:
+            return False
+        if not self.is_consumer_type or self.state is not GroupState.STABLE or self.subscribed_topics is None:
+            return True
+        return topic in self.subscribed_topics
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """When the group lost its last member; None for a group that only commits, and one with members."""
+        is_known = self.protocol_type is not None and self.state_timestamp_ms != NO_STATE_TIMESTAMP
+        return self.state_timestamp_ms if is_known and self.state is GroupState.EMPTY else None
 
     # Records
 

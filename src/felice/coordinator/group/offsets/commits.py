@@ -1,21 +1,17 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and expiry: which commits are allowed, and how long they are kept.
+"""OffsetCommit, OffsetFetch, OffsetDelete and expiry: the records of commits, and how long they are kept.
 
-Keeps true:  G1: with a generation, only a member of the current one commits. Without a generation, only while the
-             group has no members: such commits come from an administrator, or from a consumer that assigns its
-             partitions itself.
-             An offset expires only while no member reads its topic, and never during an open transaction.
+Keeps true:  an offset expires only while no member reads its topic, and never during an open transaction.
+Leaves:      which commits are allowed to each kind of group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 from uuid import UUID
 
-from felice.coordinator.group.classic_group import NO_STATE_TIMESTAMP, ClassicGroup
-from felice.coordinator.group.offsets import OffsetStore
-from felice.coordinator.group.rebalance import start_session
+from felice.coordinator.group.offsets.store import OffsetStore
 from felice.coordinator.group.records import CommittedOffset, OffsetRecord
-from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Turn
 from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
@@ -26,7 +22,6 @@ from felice.protocol.messages.offset_commit import (
 )
 from felice.protocol.messages.offset_fetch import OffsetFetchResponsePartitions
 from felice.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponsePartition,
 )
@@ -51,58 +46,17 @@ class Commit:
 # Committing
 
 
-def check_commit(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode:
-    """NONE if the group's state and the sender allow the commit (G1), otherwise the error for every partition."""
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    generation, member_id = request.generation_id_or_member_epoch, request.member_id
-    if generation < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if generation < 0 and not member_id and request.group_instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    error = group.check_generation(member_id, request.group_instance_id, generation)
-    if error != ErrorCode.NONE:
-        return error
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+def expiry_ms(request: OffsetCommitRequest, turn: Turn) -> int:
+    """The wall time at which the request's offsets expire; -1 leaves that to `offsets.retention.minutes`."""
+    if request.retention_time_ms == _DEFAULT_RETENTION:
+        return -1
+    return min(max(0, turn.now.wall_ms + request.retention_time_ms), _LATEST_MS)
 
 
-def check_transactional_commit(group: ClassicGroup, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """KIP-447: with a generation or a member id, checked as any commit; but a rebalance under way is allowed.
-
-    Producers older than KIP-447 send neither, and nothing is checked.
-    """
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    generation, member_id = request.generation_id, request.member_id
-    if generation < 0 and (group.state is GroupState.EMPTY or _names_nobody(request)):
-        return ErrorCode.NONE
-    error = group.check_member(member_id, request.group_instance_id)
-    if error != ErrorCode.NONE:
-        return error
-    return ErrorCode.NONE if generation == group.generation else ErrorCode.ILLEGAL_GENERATION
-
-
-def _names_nobody(request: TxnOffsetCommitRequest) -> bool:
-    return not request.member_id and request.group_instance_id is None
-
-
-def commit(group: ClassicGroup, request: OffsetCommitRequest, commits: list[Commit], turn: Turn) -> None:
-    """Fills the rows of a request that was checked, and writes the valid ones."""
-    member = group.members.get(request.member_id)
-    if member is not None:
-        start_session(group, member, turn)
-    expire_ms = -1
-    if request.retention_time_ms != _DEFAULT_RETENTION:
-        expire_ms = min(max(0, turn.now.wall_ms + request.retention_time_ms), _LATEST_MS)
-    write(group, commits, turn, expire_ms)
-
-
-def write(group: ClassicGroup, commits: list[Commit], turn: Turn, expire_ms: int = -1) -> None:
+def write(group_id: str, commits: list[Commit], turn: Turn, expire_ms: int = -1) -> None:
     """Adds a record for each valid commit to the turn's outcome, and an error to the row of each other one.
 
-    `expire_ms` is the wall time at which the offsets expire; -1 leaves that to `offsets.retention.minutes`.
+    `expire_ms` is as `expiry_ms` returns it.
     """
     wall_ms = turn.now.wall_ms
     for wanted in commits:
@@ -119,7 +73,7 @@ def write(group: ClassicGroup, commits: list[Commit], turn: Turn, expire_ms: int
             topic_id=wanted.topic_id,
         )
         turn.outcome.records.append(
-            OffsetRecord(group.group_id, wanted.topic, wanted.asked.partition_index, committed)
+            OffsetRecord(group_id, wanted.topic, wanted.asked.partition_index, committed)
         )
 
 
@@ -184,34 +138,35 @@ def topic_removals(offsets: OffsetStore, topics: Iterable[str]) -> list[OffsetRe
     ]
 
 
-def expired(group: ClassicGroup, offsets: OffsetStore, turn: Turn) -> list[OffsetRecord]:
+class Group(Protocol):
+    """What the expiry of offsets asks a group, of whatever kind."""
+
+    group_id: str
+
+    def may_read(self, topic: str) -> bool:
+        """Whether members of the group read the topic, or may read it: its offsets are kept."""
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """The wall time at which the group lost its last member; None if it has members, or never had."""
+
+
+def expired(group: Group, offsets: OffsetStore, turn: Turn) -> list[OffsetRecord]:
     """The records that remove the group's expired offsets (`offsets.retention.minutes`, or the commit's own time)."""
-    if not _may_expire(group):
-        return []
+    empty_since_ms = group.empty_since_ms
     return [
         OffsetRecord(group.group_id, topic, partition, None)
         for topic, partitions in offsets.topics(group.group_id).items()
-        if group.state is GroupState.EMPTY or not group.is_subscribed_to(topic)
+        if not group.may_read(topic)
         for partition, committed in partitions.items()
-        if _is_over(group, committed, turn) and not offsets.is_pending(group.group_id, topic, partition)
+        if _is_over(committed, empty_since_ms, turn)
+        and not offsets.is_pending(group.group_id, topic, partition)
     ]
 
 
-def _may_expire(group: ClassicGroup) -> bool:
-    if group.state is GroupState.EMPTY:
-        return True
-    return group.is_consumer_type and group.state is GroupState.STABLE and group.subscribed_topics is not None
-
-
-def _is_over(group: ClassicGroup, committed: CommittedOffset, turn: Turn) -> bool:
+def _is_over(committed: CommittedOffset, empty_since_ms: int | None, turn: Turn) -> bool:
     if committed.expire_timestamp_ms != -1:
         return turn.now.wall_ms >= committed.expire_timestamp_ms
-    since_ms = committed.commit_timestamp_ms
-    if (
-        group.protocol_type is not None
-        and group.state is GroupState.EMPTY
-        and group.state_timestamp_ms != NO_STATE_TIMESTAMP
-    ):
-        # KIP-211: a group's offsets age together, from the moment when it lost its last member.
-        since_ms = group.state_timestamp_ms
+    # KIP-211: a group's offsets age together, from the moment when it lost its last member.
+    since_ms = committed.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
     return turn.now.wall_ms - since_ms >= turn.settings.offsets_retention_ms

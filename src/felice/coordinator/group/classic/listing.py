@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.states import GroupState
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from felice.protocol.messages.list_groups import ListedGroup

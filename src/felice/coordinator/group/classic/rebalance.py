@@ -10,11 +10,11 @@ again for each new member, up to the rebalance timeout. Then the same timeout ap
 
 from __future__ import annotations
 
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.member import Member
-from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.member import Member
+from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.turn import Turn
-from felice.coordinator.shard import NEVER_MS
+from felice.coordinator.shard import NEVER_MS, Reply, Sendable
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from felice.protocol.messages.sync_group import SyncGroupResponse
@@ -178,6 +178,12 @@ def start_session(group: ClassicGroup, member: Member, turn: Turn, timeout_ms: i
     group.wake_at(member.session_deadline_ms)
 
 
+def prolong_session(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """As `start_session`, if there is such a member: a commit shows that it is alive."""
+    if (member := group.members.get(member_id)) is not None:
+        start_session(group, member, turn)
+
+
 def drop_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
     """Removes a member. Its parked requests fail: if its client is still there, it must join again."""
     answer_join(group, member, join_error(ErrorCode.UNKNOWN_MEMBER_ID), turn)
@@ -194,6 +200,27 @@ def after_removal(group: ClassicGroup, turn: Turn) -> None:
 
 
 # Deadlines
+
+
+def on_loaded(group: ClassicGroup, turn: Turn) -> None:
+    """Restarts all sessions: members could not reach a coordinator while the log was read."""
+    for member in group.members.values():
+        start_session(group, member, turn)
+    if len(group.members) > turn.settings.max_size:
+        prepare_rebalance(group, turn)
+
+
+def on_unloaded(group: ClassicGroup, error: ErrorCode) -> list[Sendable]:
+    """Ends the group here: returns `error` for every JoinGroup and SyncGroup that waits."""
+    replies: list[Sendable] = []
+    group.state = GroupState.DEAD
+    for member in group.members.values():
+        if member.joining is not None:
+            replies.append(Reply(member.joining, join_error(error, member.member_id)))
+        if member.syncing is not None:
+            replies.append(Reply(member.syncing, SyncGroupResponse(error_code=error)))
+        member.joining = member.syncing = None
+    return replies
 
 
 def on_time(group: ClassicGroup, turn: Turn) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.rebalance import (
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.rebalance import (
     after_removal,
     drop_member,
     start_session,
 )
-from felice.coordinator.group.states import GroupState
+from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.turn import Turn
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.heartbeat import HeartbeatRequest
@@ -42,6 +42,20 @@ def leave(group: ClassicGroup, leavers: list[MemberIdentity], turn: Turn) -> Lea
     if any(response.error_code == ErrorCode.NONE for response in responses):
         after_removal(group, turn)
     return LeaveGroupResponse(members=responses)
+
+
+def leave_unknown(leavers: list[MemberIdentity]) -> LeaveGroupResponse:
+    """The answer for a group that does not exist."""
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=leaver.member_id,
+                group_instance_id=leaver.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for leaver in leavers
+        ]
+    )
 
 
 def _leave_one(group: ClassicGroup, leaver: MemberIdentity, turn: Turn) -> ErrorCode:

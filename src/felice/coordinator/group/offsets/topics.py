@@ -8,9 +8,9 @@ How:        `resolve_…` returns the response with a row for each requested par
 
 from __future__ import annotations
 
-from felice.coordinator.group import commits
-from felice.coordinator.group.commits import Commit
-from felice.coordinator.group.offsets import OffsetStore
+from felice.coordinator.group.offsets import commits
+from felice.coordinator.group.offsets.commits import Commit
+from felice.coordinator.group.offsets.store import OffsetStore
 from felice.metadata.image import ClusterImage, TopicImage
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.offset_commit import (

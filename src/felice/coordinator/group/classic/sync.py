@@ -6,8 +6,8 @@ Keeps true:  an assignment is in the log before any member receives it, so the n
 
 from __future__ import annotations
 
-from felice.coordinator.group.classic_group import ClassicGroup
-from felice.coordinator.group.rebalance import (
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.rebalance import (
     answer_sync,
     prepare_or_complete,
     propagate_error,
@@ -15,9 +15,9 @@ from felice.coordinator.group.rebalance import (
     storing_error,
     synced_response,
 )
+from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.records import Record
 from felice.coordinator.group.settings import GroupSettings
-from felice.coordinator.group.states import GroupState
 from felice.coordinator.group.turn import Caller, Turn
 from felice.coordinator.shard import NEVER_MS, Instant, Outcome
 from felice.dataclass import dataclass
