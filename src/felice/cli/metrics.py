@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
+import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +14,42 @@ import click
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import show_json
-from felice.config.monitoring import METRICS_LISTENER, address_of
+from felice.config.monitoring import METRICS_LISTENER, METRICS_PROTOCOL, address_of
+from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
     from felice.client.admin import AdminClient
 
 _TIMEOUT_S = 30.0
+_HTTPS = "https://"
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
 @click.command()
 @click.argument("names", nargs=-1)
 @click.option("--broker", "broker_id", type=int, help="Only this broker; by default all of them.")
-@click.option("--address", metavar="HOST:PORT", help="Read this endpoint, and ask no broker for it.")
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="Read this endpoint, and ask no broker for it; https://HOST:PORT if it uses TLS.",
+)
+@click.option("-u", "--user", help="User of felice.metrics.users to log in as.")
+@click.option(
+    "--password",
+    envvar="FELICE_METRICS_PASSWORD",
+    help="Its password; better in the variable FELICE_METRICS_PASSWORD.",
+)
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Authorities (PEM) that signed the endpoint's certificate.",
+)
+@click.option(
+    "--cert",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Own certificate and key (PEM), if the endpoint wants one.",
+)
 @click.option("--dashboard", is_flag=True, help="Print the dashboard for Grafana, to import it there.")
 @json_option
 @connection_options
@@ -32,6 +57,10 @@ def metrics(
     names: tuple[str, ...],
     broker_id: int | None,
     address: str | None,
+    user: str | None,
+    password: str | None,
+    ca: Path | None,
+    cert: Path | None,
     dashboard: bool,
     as_json: bool,
     bootstrap: str,
@@ -43,6 +72,7 @@ def metrics(
     felice metrics leadercount underreplicated
     felice metrics --broker 1 --json
     felice metrics --address 127.0.0.1:9404
+    felice metrics --address https://broker-1:9404 --ca ca.pem --user prometheus
     felice metrics --dashboard > felice.json
 
     Brokers serve metrics if felice.metrics.listener is set in their configuration.
@@ -50,12 +80,15 @@ def metrics(
     if dashboard:
         click.echo(dashboard_text())
         return
+    if user is not None and password is None:
+        raise Fault("--user needs a password: set FELICE_METRICS_PASSWORD, or --password")
+    access = Access(None if user is None else f"{user}:{password}", ca, cert)
     if address is not None:
-        found = {address: matching(read_page(address), names)}
+        found = {address: matching(read_page(address, access), names)}
     else:
         admin = admin_client(bootstrap, command_config)
         found = {
-            f"broker {number}": matching(read_page(where), names)
+            f"broker {number}": matching(read_page(where, access), names)
             for number, where in endpoints(admin, broker_id).items()
         }
     if not any(found.values()):
@@ -96,24 +129,58 @@ def endpoints(admin: AdminClient, broker_id: int | None) -> dict[int, str]:
         host, port = address
         if port == 0:
             raise Fault(f"broker {number} serves metrics at a port of its choice: name it with --address")
-        found[number] = f"{nodes[number].host if host in _EVERY_INTERFACE else host}:{port}"
+        protocol = described[resource].get(METRICS_PROTOCOL)
+        scheme = _HTTPS if protocol is not None and protocol.value == "SSL" else ""
+        found[number] = f"{scheme}{nodes[number].host if host in _EVERY_INTERFACE else host}:{port}"
     return found
 
 
-def read_page(address: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach endpoints that are secured."""
+
+    login: str | None = None
+    """`user:password`"""
+    ca: Path | None = None
+    cert: Path | None = None
+
+    def connection(self, host: str, port: int, *, uses_tls: bool) -> http.client.HTTPConnection:
+        """A connection that is not open yet. Raises `Fault`."""
+        if not uses_tls:
+            return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.cert is not None:
+                context.load_cert_chain(self.cert)
+        except (OSError, ssl.SSLError) as error:
+            raise Fault(f"cannot use {self.ca or ''} {self.cert or ''}: {error}") from error
+        return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of each request."""
+        if self.login is None:
+            return {}
+        return {"Authorization": f"Basic {base64.b64encode(self.login.encode()).decode()}"}
+
+
+def read_page(address: str, access: Access) -> list[str]:
     """The lines of an endpoint's page. Raises `Fault`."""
-    parsed = address_of(address)
+    uses_tls = address.startswith(_HTTPS)
+    parsed = address_of(address.removeprefix(_HTTPS))
     if parsed is None:
-        raise Fault(f"expected host:port, got {address!r}")
-    connection = http.client.HTTPConnection(parsed[0] or "127.0.0.1", parsed[1], timeout=_TIMEOUT_S)
+        raise Fault(f"expected host:port or https://host:port, got {address!r}")
+    connection = access.connection(parsed[0] or "127.0.0.1", parsed[1], uses_tls=uses_tls)
     try:
-        connection.request("GET", "/metrics")
+        connection.request("GET", "/metrics", headers=access.headers)
         response = connection.getresponse()
         text = response.read().decode()
     except (OSError, http.client.HTTPException) as error:
         raise Fault(f"no metrics from {address}: {error}") from error
     finally:
         connection.close()
+    if response.status == http.HTTPStatus.UNAUTHORIZED:
+        raise Fault(f"no metrics from {address}: it wants a user of felice.metrics.users; see --user")
     if response.status != http.HTTPStatus.OK:
         raise Fault(f"no metrics from {address}: {response.status} {response.reason}")
     return text.splitlines()

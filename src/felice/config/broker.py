@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from felice.config.broker_options import PROVIDER_PREFIX, PROVIDERS, BrokerOptions
 from felice.config.listener_limits import CREATION_RATE, MAX_CONNECTIONS
+from felice.config.monitoring import ENDPOINT
 from felice.config.option import (
     INT_MAX,
     ConfigError,
@@ -310,15 +311,24 @@ class BrokerConfig(BrokerOptions):
                     f"{name}:{protocol}",
                     f"security protocol {protocol} is not supported; use {', '.join(_PROTOCOLS)}",
                 )
-        check_prefixes(self.originals, names, self.controller_listener_names)
+        if self.serves_metrics_by_tls and ENDPOINT in names:
+            reason = f"{ENDPOINT} is the name of the endpoint for metrics; give the listener another name"
+            raise ConfigError("listeners", ",".join(self.listeners), reason)
+        check_prefixes(self.originals, self.secured_names, self.controller_listener_names)
         for name in names:
             self.security_of(name).check()
 
+    @property
+    def secured_names(self) -> list[str]:
+        """What `security_of` knows: the listeners, and the endpoint for metrics if it uses TLS."""
+        names = [listener.name for listener in self.parsed_listeners]
+        return [*names, ENDPOINT] if self.serves_metrics_by_tls else names
+
     def security_of(self, listener: str) -> ListenerSecurity:
-        """How the listener of this name is secured."""
-        return listener_security(
-            listener, self._security_protocols()[listener], self.originals, self.working_directory
-        )
+        """How the listener of this name, or the endpoint for metrics, is secured."""
+        is_endpoint = listener == ENDPOINT and self.serves_metrics_by_tls
+        protocol = "SSL" if is_endpoint else self._security_protocols()[listener]
+        return listener_security(listener, protocol, self.originals, self.working_directory)
 
     @property
     def creation_rates(self) -> dict[str, int]:

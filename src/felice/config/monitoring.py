@@ -9,6 +9,10 @@ from felice.config.quotas import QuotaOptions
 from felice.dataclass import dataclass
 
 METRICS_LISTENER = "felice.metrics.listener"
+METRICS_PROTOCOL = "felice.metrics.security.protocol"
+METRICS_USERS = "felice.metrics.users"
+ENDPOINT = "METRICS"
+"""The name of the endpoint in options with the prefix of a listener: `listener.name.metrics.ssl.keystore.location`."""
 METRIC_NAMES = ("strimzi", "confluent", "reporter")
 METRIC_FAMILIES = (
     "requests",
@@ -30,6 +34,14 @@ METRIC_FAMILIES = (
 def _fault_of_address(text: str) -> str | None:
     if text and address_of(text) is None:
         return "expected host:port, such as 127.0.0.1:9404"
+    return None
+
+
+def _fault_of_users(text: str | None) -> str | None:
+    for pair in (text or "").split(","):
+        user, colon, password = pair.strip().partition(":")
+        if text and not (user and colon and password):
+            return "expected user:password, or several of them with commas between them"
     return None
 
 
@@ -75,9 +87,27 @@ class MonitoringOptions(QuotaOptions):
         Kind.STRING,
         "",
         "The address (host:port) at which the broker serves /metrics for Prometheus, /health and /ready by HTTP; "
-        "there is none if it is empty. It asks for no password: choose an address that only your monitoring reaches. "
-        "Port 0 picks a free port. Brokers that one command starts have consecutive ports.",
+        "there is none if it is empty. Without felice.metrics.users it asks for no password: choose an address that "
+        "only your monitoring reaches. Port 0 picks a free port. Brokers that one command starts have consecutive "
+        "ports.",
         internal_check=_fault_of_address,
+    )
+    felice_metrics_security_protocol: str = option(
+        METRICS_PROTOCOL,
+        Kind.STRING,
+        "PLAINTEXT",
+        "SSL: the endpoint for metrics uses HTTPS, with the ssl.* options of the broker or, before them, those that "
+        "begin with listener.name.metrics. (for example listener.name.metrics.ssl.client.auth=required).",
+        choices=("PLAINTEXT", "SSL"),
+    )
+    felice_metrics_users: str | None = option(
+        METRICS_USERS,
+        Kind.PASSWORD,
+        None,
+        "user:password, or several with commas between them: the endpoint then answers /metrics and /metrics/clients "
+        "only to these users (HTTP Basic). /health and /ready need no log in. Without SSL, passwords cross the network "
+        "readable.",
+        internal_check=_fault_of_users,
     )
     felice_metrics_names: str = option(
         "felice.metrics.names",
@@ -95,3 +125,14 @@ class MonitoringOptions(QuotaOptions):
         "each committed offset, topics has ten for each topic.",
         choices=METRIC_FAMILIES,
     )
+
+    @property
+    def metrics_logins(self) -> frozenset[str]:
+        """The `user:password` pairs of `felice.metrics.users`; empty if the endpoint asks for no password."""
+        pairs = (self.felice_metrics_users or "").split(",")
+        return frozenset(pair.strip() for pair in pairs if pair.strip())
+
+    @property
+    def serves_metrics_by_tls(self) -> bool:
+        """Whether there is an endpoint, and it uses HTTPS."""
+        return bool(self.felice_metrics_listener) and self.felice_metrics_security_protocol == "SSL"

@@ -140,7 +140,7 @@ class Option:
                 if item not in self.choices:
                     raise ConfigError(self.name, item, f"String must be one of: {', '.join(self.choices)}")
         if self.internal_check and (fault := self.internal_check(value)):
-            raise ConfigError(self.name, value, fault)
+            raise ConfigError(self.name, "[hidden]" if self.kind is Kind.PASSWORD else value, fault)
 
     def canonical(self, text: str) -> str:
         """The text of the value that `text` means, as Kafka shows it; a text without meaning stays as it is."""

@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from felice.config import BrokerConfig
+from felice.config.monitoring import ENDPOINT
 from felice.controller import features
 from felice.controller.controller import Controller
 from felice.env import Environment
@@ -176,7 +178,10 @@ class Broker:
     async def _start(self) -> None:
         self.lifecycle.enter(State.LOADING)
         await check_free(self.env.network, self.config.parsed_listeners)
-        await self.monitoring.start()
+        if self.config.serves_metrics_by_tls:
+            # With the options of the file: the metadata store, which may have others, is not open yet.
+            self._load_tls(partial(self._tls.load_one, listener=ENDPOINT))
+        await self.monitoring.start(self._tls)
         store, watcher, cluster_id = await self._open_store()
         await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
         parts = self._parts = compose(self._basis, self.broker_id, cluster_id, store, watcher)
@@ -226,13 +231,13 @@ class Broker:
         if reason := features.unsupported_level(watcher.image.features):
             raise StartupError(reason)
         self.settings.follow(watcher.image, self.broker_id)
-        self._load_tls()
+        self._load_tls(self._tls.load)
         self.directories.reconfigure(self.config)
         return store, watcher, cluster_id
 
-    def _load_tls(self) -> None:
+    def _load_tls(self, load: Callable[[BrokerConfig], None]) -> None:
         try:
-            self._tls.load(self.config)
+            load(self.config)
         except TlsError as error:
             raise StartupError(str(error)) from None
 

@@ -18,7 +18,7 @@ PAGE = ["# HELP log_size Bytes.", "# TYPE log_size gauge", 'log_size{topic="a"} 
 
 @pytest.fixture(autouse=True)
 def page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "read_page", lambda address: PAGE)
+    monkeypatch.setattr(command, "read_page", lambda address, access: PAGE)
 
 
 def told(*words: str) -> Result:

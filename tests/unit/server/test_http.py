@@ -20,6 +20,7 @@ from felice.server.monitoring.http import (
     MAX_UNREAD,
     Answer,
     HttpServer,
+    Logins,
     text_answer,
 )
 from waiting import until
@@ -254,3 +255,36 @@ def test_a_connection_that_is_accepted_when_the_server_stops_is_closed(turns: in
         with contextlib.suppress(ConnectionResetError):
             assert client.recv(1) == b""
     gc.collect()  # an accepted socket that nothing closed makes its collection a warning, and so an error
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("", 401),
+        ("Authorization: Basic bWU6cGFzcw==\r\n", 200),  # me:pass
+        ("authorization: basic bWU6cGFzcw==\r\n", 200),
+        ("Authorization: Basic eW91OnNlY3JldA==\r\n", 200),  # you:secret
+        ("Authorization: Basic bWU6c2VjcmV0\r\n", 401),  # me:secret
+        ("Authorization: Basic bWU6cGFzc\r\n", 401),  # no base64
+        ("Authorization: Basic 8J+YgA==\r\n", 401),
+        ("Authorization: Bearer bWU6cGFzcw==\r\n", 401),
+        ("X-Authorization: Basic bWU6cGFzcw==\r\n", 401),
+    ],
+)
+async def test_paths_with_a_log_in_answer_only_to_the_users(header: str, status: int) -> None:
+    logins = Logins(frozenset({"me:pass", "you:secret"}), ("/large",))
+    server = HttpServer({"/hello": _hello, "/large": _large}, logins)
+    port = await server.start(SystemNetwork(), "127.0.0.1", 0)
+    try:
+        answers = []
+        for path in ("/large", "/hello"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+            answers.append(await reader.read())
+            writer.close()
+    finally:
+        await server.stop()
+    assert answers[0].startswith(f"HTTP/1.1 {status} ".encode())
+    assert (b"\r\nWWW-Authenticate: Basic " in answers[0]) == (status == 401)
+    assert (b"xxx" in answers[0]) == (status == 200)
+    assert answers[1].startswith(b"HTTP/1.1 200 ")

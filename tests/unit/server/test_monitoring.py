@@ -13,9 +13,11 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 import strangers
-from felice.cli.metrics import dashboard_text, samples
+from felice.cli.metrics import dashboard_text, metrics, samples
 from felice.config import BrokerConfig, ConfigError
 from felice.config.monitoring import METRIC_FAMILIES, address_of, listener_of
 from felice.env import Environment
@@ -23,6 +25,7 @@ from felice.server.broker import Broker
 from felice.server.monitoring.page import COLLECTORS
 from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
+from peers.authority import Authority
 from waiting import until
 
 LISTENER = {"felice.metrics.listener": "127.0.0.1:0"}
@@ -274,3 +277,81 @@ def test_a_broker_is_ready_for_others_while_strangers_hold_its_port(tmp_path: Pa
         with strangers.strangers(port, kind, 100):
             for path in ("/ready", "/metrics"):
                 assert strangers.get(port, path)[0] == 200
+
+
+def secured(tmp_path: Path, authority: Authority, **more: str) -> EmbeddedBroker:
+    """A broker whose clients use no TLS, and whose metrics do."""
+    properties = {
+        **LISTENER,
+        "felice.metrics.security.protocol": "SSL",
+        "felice.metrics.users": "prometheus:s3cret, other:pass:word",
+        "listener.name.metrics.ssl.keystore.type": "PEM",
+        "listener.name.metrics.ssl.keystore.location": str(authority.issue().write_pem(tmp_path / "key.pem")),
+        **{f"listener.name.metrics.ssl.{name.replace('_', '.')}": value for name, value in more.items()},
+    }
+    return EmbeddedBroker(tmp_path / "data", properties=properties)
+
+
+def read_secured(broker: EmbeddedBroker, *words: str) -> Any:
+    address = f"https://localhost:{broker.broker.monitoring.port}"
+    return CliRunner().invoke(metrics, ["--address", address, *words, "process_cpu"])
+
+
+def test_metrics_over_tls_go_only_to_the_users_of_the_endpoint(tmp_path: Path) -> None:
+    authority = Authority()
+    trust = str(authority.write_trust(tmp_path / "trust.pem"))
+    with secured(tmp_path, authority) as broker:
+        port = broker.broker.monitoring.port
+        assert (
+            read_secured(broker, "--ca", trust, "--user", "other", "--password", "pass:word").exit_code == 0
+        )
+        strange = read_secured(broker, "--user", "prometheus", "--password", "s3cret")
+        denied = read_secured(broker, "--ca", trust, "--user", "prometheus", "--password", "pass:word")
+        assert [one.exit_code for one in (strange, denied)] == [1, 1]
+        assert "CERTIFICATE_VERIFY_FAILED" in strange.output
+        assert "felice.metrics.users" in denied.output
+        with pytest.raises((OSError, http.client.HTTPException)):
+            get_from(port, "/metrics")  # without TLS
+        # A renewed certificate is used without a restart.
+        other = Authority("other")
+        renewed = str(other.issue().write_pem(tmp_path / "renewed.pem"))
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        name = "listener.name.metrics.ssl.keystore.location"
+        change = ConfigEntry(name, renewed, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource("broker", str(broker.broker.broker_id), incremental_configs=[change])
+        for done in admin.incremental_alter_configs([resource]).values():
+            done.result(60)
+        newer = str(other.write_trust(tmp_path / "newer.pem"))
+        assert (
+            read_secured(broker, "--ca", newer, "--user", "prometheus", "--password", "s3cret").exit_code == 0
+        )
+
+
+def test_metrics_over_tls_may_need_a_certificate_of_the_client(tmp_path: Path) -> None:
+    authority = Authority()
+    trust = str(authority.write_trust(tmp_path / "trust.pem"))
+    cert = str(authority.issue("prometheus").write_pem(tmp_path / "client.pem"))
+    more = {"client_auth": "required", "truststore_type": "PEM", "truststore_location": trust}
+    with secured(tmp_path, authority, **more) as broker:
+        asked = ("--ca", trust, "--user", "prometheus", "--password", "s3cret")
+        assert read_secured(broker, *asked, "--cert", cert).exit_code == 0
+        assert read_secured(broker, *asked).output.startswith("Error: no metrics from https://")
+
+
+@pytest.mark.parametrize("users", ["prometheus", "prometheus:", ":secret", "a:b,c"])
+def test_users_of_the_endpoint_need_passwords(users: str) -> None:
+    with pytest.raises(ConfigError, match="expected user:password") as refused:
+        BrokerConfig.parse({"felice.metrics.users": users})
+    assert "secret" not in str(refused.value)
+
+
+def test_a_listener_cannot_have_the_name_of_the_endpoint() -> None:
+    properties = {
+        **LISTENER,
+        "felice.metrics.security.protocol": "SSL",
+        "listeners": "METRICS://127.0.0.1:0",
+        "listener.security.protocol.map": "METRICS:PLAINTEXT",
+        "inter.broker.listener.name": "METRICS",
+    }
+    with pytest.raises(ConfigError, match="give the listener another name"):
+        BrokerConfig.parse(properties)

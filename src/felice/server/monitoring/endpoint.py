@@ -9,7 +9,9 @@
 | /v1/ready         | 204 or 503, as Strimzi's agent answers                                                      |
 | /v1/broker-state  | {"brokerState": 3}, Kafka's number of the state                                             |
 
-Keeps true: it is served before the logs are recovered, which may take minutes, and until the broker has stopped.
+Keeps true: with `felice.metrics.users` nobody else reads metrics. The other paths say nothing of the data, and load
+            balancers and orchestrators, which have no password, need them.
+            It is served before the logs are recovered, which may take minutes, and until the broker has stopped.
 """
 
 from __future__ import annotations
@@ -21,19 +23,24 @@ from functools import partial
 from http import HTTPStatus
 
 from felice.config import BrokerConfig
-from felice.config.monitoring import address_of
+from felice.config.monitoring import ENDPOINT, address_of
 from felice.env import Environment
+from felice.env.clock import RateLimit
+from felice.env.listening import ServerTls
 from felice.env.network import why_not_listening
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.metrics.exposition import CONTENT_TYPE
 from felice.server.metrics.loop_watch import LoopWatch
 from felice.server.metrics.process import BROKER_STATES
-from felice.server.monitoring.http import Answer, HttpServer, text_answer
+from felice.server.monitoring.http import Answer, HttpServer, Logins, text_answer
 from felice.server.monitoring.page import MetricsPages, Page
 from felice.server.monitoring.sources import Sources
+from felice.server.security.tls import TlsListeners
 from felice.server.startup import StartupError
 
 _log = logging.getLogger("felice.server")
+
+_LOG_INTERVAL_S = 60.0
 
 
 class Monitoring:
@@ -42,14 +49,15 @@ class Monitoring:
     def __init__(self, env: Environment, config: Callable[[], BrokerConfig], lifecycle: Lifecycle) -> None:
         self.port = 0
         self.watch = LoopWatch(env.clock)
+        self._handshake_lines = RateLimit(env.clock.monotonic, _LOG_INTERVAL_S)
         self._network = env.network
         self._config = config
         self._lifecycle = lifecycle
         self._pages = MetricsPages(env.clock, config, lifecycle, self.watch)
         self._server: HttpServer | None = None
 
-    async def start(self) -> None:
-        """Listens if an address is configured. Raises `StartupError`."""
+    async def start(self, tls: TlsListeners) -> None:
+        """Listens if an address is configured. `tls` has the keys if the endpoint uses HTTPS. Raises `StartupError`."""
         address = address_of(self._config().felice_metrics_listener)
         if address is None:
             return
@@ -62,16 +70,29 @@ class Monitoring:
                 "/ready": self._ready,
                 "/v1/ready": self._agent_ready,
                 "/v1/broker-state": self._broker_state,
-            }
+            },
+            Logins(self._config().metrics_logins, ("/metrics", "/metrics/clients")),
         )
         try:
-            self.port = await server.start(self._network, host or None, port)
+            self.port = await server.start(self._network, host or None, port, self._tls(tls))
         except OSError as error:
             reason = why_not_listening(error)
             raise StartupError(f"cannot serve metrics on {host}:{port}: {reason}") from error
         self._server = server
         self.watch.start()
-        _log.info("metrics are served", extra={"host": host, "port": self.port})
+        scheme = "https" if self._config().serves_metrics_by_tls else "http"
+        _log.info("metrics are served", extra={"host": host, "port": self.port, "scheme": scheme})
+
+    def _tls(self, tls: TlsListeners) -> ServerTls | None:
+        config = self._config()
+        if not config.serves_metrics_by_tls:
+            return None
+        timeout_s = config.felice_tls_handshake_timeout_ms / 1000
+        return ServerTls(lambda: tls[ENDPOINT].context, timeout_s, self._report_handshake)
+
+    def _report_handshake(self, peer: str, reason: str) -> None:
+        if self._handshake_lines.allows(peer):
+            _log.info("a TLS handshake for metrics failed", extra={"peer": peer, "reason": reason})
 
     def follow(self, sources: Sources) -> None:
         """Serves the metrics of all components from now on."""

@@ -10,14 +10,16 @@ Keeps true: memory and time are bounded for every input, and for clients that ne
 from __future__ import annotations
 
 import asyncio
+import binascii
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from http import HTTPStatus
 from typing import cast
 
 from felice.dataclass import dataclass
 from felice.env import Network
+from felice.env.listening import ServerTls
 from felice.env.network import port_of
 
 _log = logging.getLogger("felice.server")
@@ -53,19 +55,48 @@ def text_answer(status: HTTPStatus, text: str = "") -> Answer:
     return Answer(status, [f"{text or status.phrase}\n".encode()])
 
 
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """Who may read `paths` (HTTP Basic, RFC 7617). Without `pairs` (`user:password`) everyone may."""
+
+    pairs: frozenset[str] = frozenset()
+    paths: Collection[str] = ()
+
+    def refuses(self, path: str, authorization: str) -> bool:
+        """Whether a request with this Authorization header may not read the path. Takes the same time for each pair."""
+        if not self.pairs or path not in self.paths:
+            return False
+        scheme, _, encoded = authorization.partition(" ")
+        try:
+            given = binascii.a2b_base64(encoded, strict_mode=True) if scheme.lower() == "basic" else b""
+        except ValueError:  # also binascii.Error
+            given = b""
+        # A start needs no module for this.
+        from hmac import compare_digest
+
+        found = [compare_digest(given, pair.encode()) for pair in self.pairs]
+        return not any(found)
+
+
+EVERYONE = Logins()
+
+
 class HttpServer:
     """Serves `routes` by path. Call `start` and `stop`."""
 
-    def __init__(self, routes: Mapping[str, Route]) -> None:
+    def __init__(self, routes: Mapping[str, Route], logins: Logins = EVERYONE) -> None:
         self.routes = routes
+        self._logins = logins
         # In the order in which they were accepted.
         self.connections: dict[HttpConnection, None] = {}
         self._server: asyncio.AbstractServer | None = None
 
-    async def start(self, network: Network, host: str | None, port: int) -> int:
+    async def start(self, network: Network, host: str | None, port: int, tls: ServerTls | None = None) -> int:
         """Listens, and returns the port. Raises OSError."""
         # A client that finds the queue full tries again only after a second.
-        self._server = await network.listen(lambda: HttpConnection(self), host, port, backlog=MAX_CONNECTIONS)
+        self._server = await network.listen(
+            lambda: HttpConnection(self), host, port, backlog=MAX_CONNECTIONS, tls=tls
+        )
         return port_of(self._server) or port
 
     async def stop(self) -> None:
@@ -89,14 +120,17 @@ class HttpServer:
         if len(unread) > MAX_UNREAD:
             _close_one(unread)
 
-    async def answer(self, method: str, path: str) -> Answer:
-        """The answer to a request."""
+    async def answer(self, method: str, path: str, authorization: str) -> Answer:
+        """The answer to a request; `authorization` is its header of this name, empty if it has none."""
         if method not in _METHODS:
             allowed = {"Allow": ", ".join(_METHODS)}
             return Answer(HTTPStatus.METHOD_NOT_ALLOWED, [b"Method Not Allowed\n"], headers=allowed)
         route = self.routes.get(path)
         if route is None:
             return text_answer(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.routes)}")
+        if self._logins.refuses(path, authorization):
+            asked = {"WWW-Authenticate": 'Basic realm="metrics", charset="UTF-8"'}
+            return Answer(HTTPStatus.UNAUTHORIZED, [b"Unauthorized\n"], headers=asked)
         return await route()
 
 
@@ -189,12 +223,13 @@ class HttpConnection(asyncio.Protocol):
         self._task = asyncio.get_running_loop().create_task(self._send(answer))
 
     async def _answer(self) -> Answer:
-        words = bytes(self._head.partition(b"\r\n")[0]).decode("latin-1").split(" ")
+        first, _, rest = bytes(self._head.partition(_END_OF_HEAD)[0]).decode("latin-1").partition("\r\n")
+        words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return text_answer(HTTPStatus.BAD_REQUEST)
         method, target, _ = words
         try:
-            return await self._server.answer(method, target.partition("?")[0])
+            return await self._server.answer(method, target.partition("?")[0], _authorization(rest))
         except Exception:
             _log.exception("an HTTP request failed", extra={"path": target})
             return text_answer(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -209,6 +244,14 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(piece)
         self._wait()  # until the client has read the rest
         self._transport.close()
+
+
+def _authorization(headers: str) -> str:
+    for line in headers.split("\r\n"):
+        name, _, value = line.partition(":")
+        if name.lower() == "authorization":
+            return value.strip()
+    return ""
 
 
 async def _at_once(answer: Answer) -> Answer:

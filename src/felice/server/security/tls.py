@@ -44,8 +44,12 @@ class TlsListeners:
         self._loading: set[asyncio.Task[None]] = set()
 
     def load(self, config: BrokerConfig) -> None:
-        """Prepares every listener that uses TLS. Raises `TlsError`."""
-        self._secured = _make_all(config, [listener.name for listener in config.parsed_listeners])
+        """Prepares every listener that uses TLS, and the endpoint for metrics. Raises `TlsError`."""
+        self._secured = _make_all(config, config.secured_names)
+
+    def load_one(self, config: BrokerConfig, listener: str) -> None:
+        """As `load`, of one of them: the endpoint for metrics opens before the others. Raises `TlsError`."""
+        self._secured.update(_make_all(config, [listener]))
 
     def uses_tls(self, listener: str) -> bool:
         """Whether connections of this listener are encrypted."""
