@@ -55,3 +55,11 @@ def pytest_terminal_summary(
         if not lines and exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             lines = [f"pytest ended with {pytest.ExitCode(exitstatus).name}"]
         file.write_text("".join(line + "\n" for line in lines))
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The rooms of a broker of which nothing runs. A test that changes one has rooms of its own (`rooms.rooms_of`)."""
+    from rooms import rooms_of
+
+    return rooms_of(tmp_path_factory.mktemp("rooms"))

@@ -182,16 +182,14 @@ class Broker:
             # With the options of the file: the metadata store, which may have others, is not open yet.
             self._load_tls(partial(self._tls.load_one, listener=ENDPOINT))
         await self.monitoring.start(self._tls)
-        store, watcher, cluster_id = await self._open_store()
-        await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
-        parts = self._parts = compose(self._basis, self.broker_id, cluster_id, store, watcher)
+        parts = await self._compose()
         self.lifecycle.enter(State.JOINING)
         await parts.services.security.logins.start()
         for listener in self.listeners:
             await listener.start()
         await parts.membership.join()
         parts.controller.start()
-        await watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
+        await parts.services.watcher.wait_until(lambda image: image.controller_id >= 0, _CONTROLLER_TIMEOUT_S)
         await parts.services.image_follower.lead_again()
         if self.lifecycle.failure is not None:
             # The last usable disk failed while the logs of the image were created, or the store has another cluster.
@@ -201,11 +199,18 @@ class Broker:
             "broker ready",
             extra={
                 "broker": self.broker_id,
-                "cluster": cluster_id,
+                "cluster": parts.membership.cluster_id,
                 "partitions": len(parts.services.partitions),
                 "port": self.port(),
             },
         )
+
+    async def _compose(self) -> Parts:
+        """Opens the metadata store, recovers the logs, and creates the components. Nothing runs yet."""
+        store, watcher, cluster_id = await self._open_store()
+        await self.directories.load(lambda topic: self.settings.topic_config(watcher.image, topic))
+        self._parts = compose(self._basis, self.broker_id, cluster_id, store, watcher)
+        return self._parts
 
     async def _open_store(self) -> tuple[MetadataStore, Watcher, str]:
         """Opens the store, locks the log directories and determines this broker's id.

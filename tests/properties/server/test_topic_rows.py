@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,6 @@ from uuid import UUID
 import pytest
 
 from begun_calls import at_once
-from felice.env.clock import SystemClock
 from felice.metadata import ClusterImage, Node, layout
 from felice.metadata.image import ImageBuilder
 from felice.metadata.layout import BrokerNode, Endpoint, StateNode, TopicNode
@@ -22,8 +22,9 @@ from felice.protocol.messages.describe_topic_partitions import (
 )
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.server.handlers import describe_topic_partitions, metadata
-from felice.server.security.access_control import EVERYTHING
+from felice.server.services import Services
 from felice.server.topics.topic_rows import TopicRows
+from rooms import Client, context_with, rooms_of, with_room
 
 NAMES = ("a", "b", "c", "__consumer_offsets")
 LISTENERS = ("PLAINTEXT", "OTHER")
@@ -82,22 +83,18 @@ class Changes:
         builder.put(layout.broker_path(broker_id), node if listeners else None)
 
 
-def answer(asked: Any, image: ClusterImage, rows: TopicRows, version: int, listener: str) -> bytes:
-    services = SimpleNamespace(
-        image=image,
-        topic_rows=rows,
-        config=SimpleNamespace(
-            max_request_partition_size_limit=2000,
-            auto_create_topics_enable=False,
-            felice_auto_create_topics_max_at_once=0,
-        ),
-        auto_topics=SimpleNamespace(under_way=0, is_creating=lambda _: False),
-        access=SimpleNamespace(is_enabled=False),
-        env=SimpleNamespace(clock=SystemClock()),
-    )
-    context: Any = SimpleNamespace(
-        services=services, version=version, listener_name=listener, access=EVERYTHING
-    )
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Services:
+    options = {"max_request_partition_size_limit": "2000", "auto_create_topics_enable": "false"}
+    return rooms_of(tmp_path_factory.mktemp("broker"), **options)
+
+
+def answer(
+    services: Services, asked: Any, image: ClusterImage, rows: TopicRows, version: int, listener: str
+) -> bytes:
+    watcher: Any = SimpleNamespace(image=image)
+    services = with_room(replace(services, watcher=watcher), topics={"rows": rows})
+    context = context_with(services, version, Client(listener))
     handler: Any = metadata if isinstance(asked, MetadataRequest) else describe_topic_partitions
     return encode(at_once(handler.handle(asked, context)), version)
 
@@ -120,12 +117,12 @@ def requests(source: random.Random, image: ClusterImage) -> list[tuple[Any, int]
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("max_bytes", [1 << 20, 3000])
-def test_kept_rows_equal_new_ones_after_every_change(seed: int, max_bytes: int) -> None:
+def test_kept_rows_equal_new_ones_after_every_change(services: Services, seed: int, max_bytes: int) -> None:
     changes, kept = Changes(seed), TopicRows(max_bytes)
     for _ in range(60):
         changes.make()
         for asked, version in requests(changes.source, changes.image):
             for listener in LISTENERS:
-                expected = answer(asked, changes.image, TopicRows(max_bytes=0), version, listener)
-                assert answer(asked, changes.image, kept, version, listener) == expected
+                expected = answer(services, asked, changes.image, TopicRows(max_bytes=0), version, listener)
+                assert answer(services, asked, changes.image, kept, version, listener) == expected
                 assert kept.size_bytes <= max_bytes

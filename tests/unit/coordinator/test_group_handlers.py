@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from begun_calls import at_once
-from felice.env import SystemClock
 from felice.metadata.image import BrokerImage, ClusterImage
 from felice.metadata.layout import Endpoint
 from felice.protocol.codec import encode
@@ -25,12 +26,17 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from felice.server.groups.group_lookups import GroupLookups
+from felice.server.context import RequestContext
 from felice.server.handlers import find_coordinator, join_group, leave_group, offset_fetch
+from felice.server.services import Services
+from rooms import context_with
+
+MakeContext: TypeAlias = Callable[..., RequestContext]
 
 
-def context(version: int, **answers: Any) -> Any:
-    """A coordinator that gives each call the answer set for it."""
+@pytest.fixture
+def context(services: Services) -> MakeContext:
+    """A coordinator that gives each call the answer set for it: `context(version, join=answer)`."""
 
     def call(name: str, answer: Any) -> Any:
         async def later(*_: object) -> Any:
@@ -38,27 +44,25 @@ def context(version: int, **answers: Any) -> Any:
 
         return (lambda *_: answer) if name == "leader_of" else later
 
-    coordinator = SimpleNamespace(**{name: call(name, answer) for name, answer in answers.items()})
-    endpoint = Endpoint("PLAINTEXT", "h", 9092)
-    image = ClusterImage(brokers={1: BrokerImage(1, {"PLAINTEXT": endpoint}, None, 0)})
-    return SimpleNamespace(
-        version=version,
-        client_id="c",
-        session=SimpleNamespace(peer="127.0.0.1", client_software=""),
-        listener_name="PLAINTEXT",
-        services=SimpleNamespace(
-            env=SimpleNamespace(clock=SystemClock()),
-            coordinators=SimpleNamespace(groups=coordinator, lookups=GroupLookups(lambda: 0.0)),
-            broker_id=1,
-            image=image,
-            topics=SimpleNamespace(auto=SimpleNamespace(fault_of=lambda topic: None)),
-        ),
-    )
+    def context(version: int, **answers: Any) -> RequestContext:
+        groups = SimpleNamespace(**{name: call(name, answer) for name, answer in answers.items()})
+        endpoint = Endpoint("PLAINTEXT", "h", 9092)
+        image = ClusterImage(brokers={1: BrokerImage(1, {"PLAINTEXT": endpoint}, None, 0)})
+        lookups = services.coordinators.lookups
+        parts: Any = {
+            "coordinators": SimpleNamespace(groups=groups, lookups=lookups),
+            "watcher": SimpleNamespace(image=image),
+        }
+        return context_with(replace(services, **parts), version)
+
+    return context
 
 
 @pytest.mark.parametrize("version", [1, 7])
 @pytest.mark.parametrize("asks_for_all", [False, True])
-def test_offset_fetch_of_one_group_has_its_offsets(version: int, asks_for_all: bool) -> None:
+def test_offset_fetch_of_one_group_has_its_offsets(
+    context: MakeContext, version: int, asks_for_all: bool
+) -> None:
     asked: list[tuple[OffsetFetchRequestGroup, bool]] = []
     found = OffsetFetchResponseGroup(
         group_id="g",
@@ -101,7 +105,7 @@ def test_offset_fetch_of_one_group_has_its_offsets(version: int, asks_for_all: b
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_the_groups_error_is_that_of_each_partition_too(version: int) -> None:
+def test_the_groups_error_is_that_of_each_partition_too(context: MakeContext, version: int) -> None:
     """Rule 68: otherwise a client would treat the missing offsets as not committed; aiokafka does so in version 3."""
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
@@ -117,7 +121,7 @@ def test_the_groups_error_is_that_of_each_partition_too(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_old_leave_group_has_one_error(version: int) -> None:
+def test_old_leave_group_has_one_error(context: MakeContext, version: int) -> None:
     request = LeaveGroupRequest(group_id="g", member_id="m")
     whole = LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
     one = LeaveGroupResponse(members=[MemberResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)])
@@ -128,7 +132,7 @@ def test_old_leave_group_has_one_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_failed_join_can_be_encoded_in_every_version(version: int) -> None:
+def test_a_failed_join_can_be_encoded_in_every_version(context: MakeContext, version: int) -> None:
     failed = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None)
     answer: Any = at_once(join_group.handle(JoinGroupRequest(), context(version, join=failed)))
     encode(answer, version)
@@ -139,7 +143,9 @@ def test_a_failed_join_can_be_encoded_in_every_version(version: int) -> None:
 @pytest.mark.parametrize(
     ("node_id", "expected"), [(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, 15), (1, ErrorCode.NONE)]
 )
-def test_a_coordinator_is_named_only_if_it_can_be_reached(version: int, node_id: int, expected: int) -> None:
+def test_a_coordinator_is_named_only_if_it_can_be_reached(
+    context: MakeContext, version: int, node_id: int, expected: int
+) -> None:
     request = FindCoordinatorRequest()
     if version >= 4:
         request.coordinator_keys = ["g"]

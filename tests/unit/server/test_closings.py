@@ -7,6 +7,8 @@ import io
 import logging
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -117,7 +119,8 @@ def test_an_internal_error_is_logged_once_a_minute(caplog: pytest.LogCaptureFixt
         closings = Peer(echo).session._services.flow.closings
         for _ in range(3):
             peer = Peer(fail)
-            peer.session._services.flow.closings = closings
+            services: Any = peer.session._services
+            services.flow = replace(services.flow, closings=closings)
             peer.feed(question(1))
             assert peer.transport.aborted
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from felice.env import Environment
 from felice.protocol.codec import decode, encode
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from felice.server.handlers import elect_leaders
+from felice.server.services import Services
+from rooms import context_with, with_room
 
 
 class NoController:
@@ -23,10 +23,9 @@ class NoController:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_election_that_fails_is_answered_in_every_version(version: int) -> None:
+def test_an_election_that_fails_is_answered_in_every_version(services: Services, version: int) -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 4])])
-    services = SimpleNamespace(env=Environment.system(), changes=SimpleNamespace(leaderships=NoController()))
-    context: Any = SimpleNamespace(services=services, version=version)
+    context = context_with(with_room(services, changes={"leaderships": NoController()}), version)
     response = asyncio.run(elect_leaders.handle(request, context))
     read = decode(ElectLeadersResponse, encode(response, version), version)
     (topic,) = read.replica_election_results
@@ -51,10 +50,9 @@ class Electing:
         }
 
 
-def test_a_partition_that_a_large_request_names_twice_is_elected_once() -> None:
+def test_a_partition_that_a_large_request_names_twice_is_elected_once(services: Services) -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[*range(600), 0])])
-    services = SimpleNamespace(env=Environment.system(), changes=SimpleNamespace(leaderships=Electing()))
-    context: Any = SimpleNamespace(services=services, version=2)
+    context = context_with(with_room(services, changes={"leaderships": Electing()}), 2)
     response = asyncio.run(elect_leaders.handle(request, context))
     (topic,) = response.replica_election_results
     assert [(row.partition_id, row.error_code) for row in topic.partition_result] == [
@@ -71,12 +69,9 @@ class LosesTheController(Electing):
         return await super().elect(wanted, is_unclean=is_unclean)
 
 
-def test_an_error_of_a_later_part_leaves_the_outcome_of_earlier_parts() -> None:
+def test_an_error_of_a_later_part_leaves_the_outcome_of_earlier_parts(services: Services) -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[*range(1100)])])
-    services = SimpleNamespace(
-        env=Environment.system(), changes=SimpleNamespace(leaderships=LosesTheController())
-    )
-    context: Any = SimpleNamespace(services=services, version=2)
+    context = context_with(with_room(services, changes={"leaderships": LosesTheController()}), 2)
     response = asyncio.run(elect_leaders.handle(request, context))
     (topic,) = response.replica_election_results
     assert response.error_code == 0

@@ -204,7 +204,7 @@ def test_a_fetch_whose_session_ended_meanwhile_leaves_nothing_at_the_partitions(
             begin = len(line.transport.written)
             line.feed(fetch(ends(line), replica_id=FOLLOWER, max_wait_ms=LONG_WAIT_MS, session_epoch=0))
             await passes(3 * PARTITIONS)
-            sessions = services_of(line).fetch_sessions
+            sessions = services_of(line).fetching.sessions
             (session_id,) = sessions._sessions
             if is_dropped:
                 sessions._drop(session_id)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from felice.config import BrokerConfig, TopicConfig
+from felice.config import TopicConfig
 from felice.env import SystemClock, SystemDisk
 from felice.log.log import Log
 from felice.metadata.image import PartitionImage
@@ -20,17 +22,18 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsTopic,
 )
 from felice.records.builder import BatchBuilder
 from felice.replication.dependencies import PartitionDependencies
 from felice.replication.partition import Partition
 from felice.server.handlers import list_offsets
-from felice.server.writes.batch_validation import BatchValidation
+from felice.server.services import Services
+from rooms import context_with
 
 NOW_MS = SystemClock().now_ms()
 FOREVER = NOW_MS + 10_000
+Ask: TypeAlias = Callable[..., ListOffsetsPartitionResponse]
 
 
 @pytest.fixture
@@ -48,44 +51,39 @@ def partition(tmp_path: Path) -> Partition:
     return found
 
 
-def ask(
-    partition: Partition, timestamp: int, version: int = 5, replica_id: int = -1
-) -> ListOffsetsPartitionResponse:
-    partitions = SimpleNamespace(find=lambda topic, number: partition)
-    validation = BatchValidation(BrokerConfig)
-    env = SimpleNamespace(clock=SystemClock())
-    services = SimpleNamespace(partitions=partitions, batch_validation=validation, env=env)
-    context: Any = SimpleNamespace(services=services, version=version)
-    topic = ListOffsetsTopic(
-        name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
-    )
-    request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])
+@pytest.fixture
+def ask(services: Services, partition: Partition) -> Ask:
+    """Asks for an offset of the partition."""
+    partitions: Any = SimpleNamespace(find=lambda topic, number: partition)
 
-    async def answer() -> ListOffsetsResponse:
-        found = list_offsets.handle(request, context)
-        return found if isinstance(found, ListOffsetsResponse) else await found
+    def ask(timestamp: int, version: int = 5, replica_id: int = -1) -> ListOffsetsPartitionResponse:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        topic = ListOffsetsTopic(name="t", partitions=[asked])
+        request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])
+        context = context_with(replace(services, partitions=partitions), version)
+        return asyncio.run(list_offsets.handle(request, context)).topics[0].partitions[0]
 
-    return asyncio.run(answer()).topics[0].partitions[0]
+    return ask
 
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, NOW_MS])
-def test_a_new_leader_returns_no_older_offset_than_its_predecessor(
-    partition: Partition, timestamp: int
-) -> None:
-    assert ask(partition, timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+def test_a_new_leader_returns_no_older_offset_than_its_predecessor(ask: Ask, timestamp: int) -> None:
+    assert ask(timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     # Old clients do not know that error, and try again for this one.
-    assert ask(partition, timestamp, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert ask(timestamp, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_a_new_leader_knows_the_log_start_and_the_log_end(partition: Partition) -> None:
-    assert ask(partition, EARLIEST_TIMESTAMP).offset == 0
-    assert ask(partition, LATEST_TIMESTAMP, replica_id=2).offset == 1
+def test_a_new_leader_knows_the_log_start_and_the_log_end(ask: Ask) -> None:
+    assert ask(EARLIEST_TIMESTAMP).offset == 0
+    assert ask(LATEST_TIMESTAMP, replica_id=2).offset == 1
 
 
-def test_a_new_leader_knows_the_latest_offset_after_its_followers_fetched(partition: Partition) -> None:
+def test_a_new_leader_knows_the_latest_offset_after_its_followers_fetched(
+    partition: Partition, ask: Ask
+) -> None:
     partition.on_follower_fetch(
         2, 1, log_start_offset=0, broker_epoch=-1, current_leader_epoch=1, last_fetched_epoch=-1
     )
-    assert ask(partition, LATEST_TIMESTAMP).offset == 1
-    assert ask(partition, NOW_MS).offset == 0
-    assert (ask(partition, FOREVER).error_code, ask(partition, FOREVER).offset) == (0, -1)
+    assert ask(LATEST_TIMESTAMP).offset == 1
+    assert ask(NOW_MS).offset == 0
+    assert (ask(FOREVER).error_code, ask(FOREVER).offset) == (0, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,8 @@ from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 from felice.records.validate import Validated
 from felice.server.handlers import produce
+from felice.server.services import Services
+from rooms import context_with
 
 VERSION = 12
 
@@ -21,7 +24,7 @@ VERSION = 12
 class World:
     """One partition, whose appends are noted, and an admission that agrees at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
         self.writers: list[Any] = []
         self.appended: list[dict[str, Any]] = []
         self.valid: Validated | None = None
@@ -30,13 +33,12 @@ class World:
             append=self._append, is_acknowledged=lambda info, acks: True, is_leader=True, log=log
         )
         validation = SimpleNamespace(validate_small=lambda records, rules, **given: self.valid)
-        self.services = SimpleNamespace(
-            partitions=SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition),
-            coordinators=SimpleNamespace(admission=SimpleNamespace(enter=self._enter)),
-            image=SimpleNamespace(topic_names={}),
-            batch_validation=validation,
-            env=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
-        )
+        parts: Any = {
+            "partitions": SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition),
+            "coordinators": SimpleNamespace(admission=SimpleNamespace(enter=self._enter)),
+            "batch_validation": validation,
+        }
+        self.services = replace(services, **parts)
 
     def _enter(self, who: Any, partitions: Any, flow: Any) -> None:
         self.writers.append(who)
@@ -49,10 +51,7 @@ class World:
         data = PartitionProduceData(index=0, records=records)
         topic = TopicProduceData(name="t", partition_data=[data])
         request = ProduceRequest(transactional_id="x", acks=1, timeout_ms=1000, topic_data=[topic])
-        context: Any = SimpleNamespace(
-            services=self.services, version=VERSION, client_id=None, now_ms=0, listener_name="PLAINTEXT"
-        )
-        at_once(produce.handle(request, context))
+        at_once(produce.handle(request, context_with(self.services, VERSION)))
 
 
 def batch(codec: Codec = Codec.NONE) -> bytes:
@@ -74,16 +73,18 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def test_the_header_that_was_parsed_for_the_transaction_goes_to_the_log(parsed: list[bytes]) -> None:
-    world = World()
+def test_the_header_that_was_parsed_for_the_transaction_goes_to_the_log(
+    services: Services, parsed: list[bytes]
+) -> None:
+    world = World(services)
     world.write(batch())
     assert [(who.transactional_id, who.producer_id, who.epoch) for who in world.writers] == [("x", 7, 2)]
     assert world.appended[0]["header"] == BatchHeader.parse(batch())
     assert len(parsed) == 1
 
 
-def test_a_compressed_batch_of_a_transaction_goes_to_the_log_with_its_validation() -> None:
-    world, records = World(), batch(Codec.GZIP)
+def test_a_compressed_batch_of_a_transaction_goes_to_the_log_with_its_validation(services: Services) -> None:
+    world, records = World(services), batch(Codec.GZIP)
     world.valid = Validated(bytearray(records), BatchHeader.parse(records), 0, -1)
     world.write(records)
     assert world.writers[0].producer_id == 7

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
+
+import pytest
 
 from begun_calls import under_way
 from felice.protocol.errors import ApiError, ErrorCode
@@ -20,10 +23,14 @@ from felice.protocol.topic_partition import TopicPartition
 from felice.records.builder import BatchBuilder
 from felice.records.compression import Codec
 from felice.replication.partition import ACKS_ALL
+from felice.server.context import RequestContext
 from felice.server.handlers import produce, txn_offset_commit
+from felice.server.services import Services
+from rooms import context_with
 from waiting import LIMIT_S
 
 VERSION = 12
+ContextOf: TypeAlias = Callable[..., RequestContext]
 
 
 class Queue:
@@ -46,23 +53,20 @@ class Queue:
         self.has_ended.set()
 
 
-def context_of(queue: Queue, partition: object, **services: object) -> Any:
-    clock = SimpleNamespace(monotonic=lambda: 0.0)
-    groups = services.pop("groups", None)
-    lookups = SimpleNamespace(on_group_request=lambda context: None)
-    return SimpleNamespace(
-        services=SimpleNamespace(
-            partitions=SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition),
-            coordinators=SimpleNamespace(admission=queue, groups=groups, lookups=lookups),
-            image=SimpleNamespace(topic_names={}, partition=lambda *where: object()),
-            env=SimpleNamespace(clock=clock),
-            **services,
-        ),
-        version=VERSION,
-        client_id=None,
-        now_ms=0,
-        listener_name="PLAINTEXT",
-    )
+@pytest.fixture
+def context_of(services: Services) -> ContextOf:
+    """Makes the context of a request to one partition, with this admission and other parts."""
+
+    def context_of(queue: Queue, partition: object, groups: object = None, **others: Any) -> RequestContext:
+        known: Any = SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition)
+        lookups = services.coordinators.lookups
+        coordinators: Any = SimpleNamespace(admission=queue, groups=groups, lookups=lookups)
+        image = SimpleNamespace(topic_names={}, partition=lambda *where: object())
+        watcher: Any = SimpleNamespace(image=image)
+        parts = {"partitions": known, "coordinators": coordinators, "watcher": watcher, **others}
+        return context_with(replace(services, **parts), VERSION)
+
+    return context_of
 
 
 def produce_request(codec: Codec = Codec.NONE) -> ProduceRequest:
@@ -73,7 +77,9 @@ def produce_request(codec: Codec = Codec.NONE) -> ProduceRequest:
     return ProduceRequest(transactional_id="x", acks=ACKS_ALL, timeout_ms=1000, topic_data=[topic])
 
 
-async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled() -> None:
+async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled(
+    context_of: ContextOf,
+) -> None:
     queue, replicated = Queue(), asyncio.Event()
 
     async def wait_acknowledged(*_: object) -> None:
@@ -94,14 +100,14 @@ async def test_a_produced_batch_is_replicated_while_the_next_request_is_handled(
     assert response.responses[0].partition_responses[0].base_offset == 5
 
 
-async def test_a_partition_that_the_coordinator_refuses_receives_nothing() -> None:
+async def test_a_partition_that_the_coordinator_refuses_receives_nothing(context_of: ContextOf) -> None:
     queue = Queue({TopicPartition("t", 0): ErrorCode.INVALID_TXN_STATE})
     answer: Any = under_way(produce.handle(produce_request(), context_of(queue, object())))
     response: ProduceResponse = await answer
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
 
 
-async def test_a_batch_is_validated_only_after_the_coordinator_agreed() -> None:
+async def test_a_batch_is_validated_only_after_the_coordinator_agreed(context_of: ContextOf) -> None:
     """Many requests may wait for a coordinator: none of them keeps a batch that was rebuilt for its topic."""
     events: list[str] = []
 
@@ -127,7 +133,9 @@ async def test_a_batch_is_validated_only_after_the_coordinator_agreed() -> None:
     assert events == ["agreed", "validated"]
 
 
-async def test_committed_offsets_are_replicated_while_the_next_request_is_handled() -> None:
+async def test_committed_offsets_are_replicated_while_the_next_request_is_handled(
+    context_of: ContextOf,
+) -> None:
     refusals = {TopicPartition("__consumer_offsets", 3): ErrorCode.INVALID_TXN_STATE}
     queue, replicated, refused = Queue(refusals), asyncio.Event(), []
 
