@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from felice.server.access.table import GUARDS
-from felice.server.handlers.table import MODULES, OFFERED
+from felice.server.handlers.table import OFFERED
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \|", re.MULTILINE)
@@ -19,7 +18,3 @@ def test_the_table_of_apis_is_the_brokers() -> None:
     }
     offered = {key: (api.name, api.advertised) for key, api in OFFERED.items()}
     assert said == {key: (name, versions.min, versions.max) for key, (name, versions) in offered.items()}
-
-
-def test_every_api_of_the_broker_names_the_permissions_that_it_needs() -> None:
-    assert GUARDS.keys() == MODULES.keys()

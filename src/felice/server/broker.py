@@ -30,7 +30,7 @@ from felice.server.composition import Basis, Parts, compose
 from felice.server.configs.settings import Settings
 from felice.server.disks.cleaning import Cleaner
 from felice.server.disks.log_directories import LogDirectories
-from felice.server.handlers.table import Handle, Handlers
+from felice.server.handlers.table import GuardedHandlers, Handle, Handlers
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.membership.identity import broker_id_of, other_cluster, prepare_store
 from felice.server.membership.membership import Membership
@@ -51,16 +51,6 @@ _DRAIN_TIMEOUT_S = 3.0
 _CONTROLLER_TIMEOUT_S = 3.0
 
 
-def _guarded(config: BrokerConfig, handlers: Mapping[int, Handle]) -> Mapping[int, Handle]:
-    """The table of handlers, behind guards if there is an authorizer."""
-    if not config.has_authorizer:
-        return handlers
-    # Only a broker with an authorizer spends the time of this import.
-    from felice.server.access.table import GuardedHandlers
-
-    return GuardedHandlers(handlers)
-
-
 class Broker:
     """One broker. Call `start`, let it serve, and call `stop`."""
 
@@ -77,7 +67,8 @@ class Broker:
         # -1 until `start` has generated an id, if the configuration requires a generated one.
         self.broker_id = config.node_id
         # Tests can replace the table of handlers. The replacement costs nothing at run time.
-        self.handlers = _guarded(config, Handlers() if handlers is None else handlers)
+        given = Handlers() if handlers is None else handlers
+        self.handlers = GuardedHandlers(given) if config.has_authorizer else given
         self.directories = LogDirectories()
         self.listeners: list[Listener] = []
         self._tls = TlsListeners()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 
 import pytest
 
-from felice.protocol.api import Api
-from felice.server.handlers.table import MODULES, OFFERED, Handlers
+from felice.protocol.api import API, Api
+from felice.server.handlers import heartbeat
+from felice.server.handlers.table import MODULES, OFFERED, GuardedHandlers, Handlers
+from felice.server.security.access_control import in_handler, open_to_all
 
 
 @pytest.mark.parametrize("api", MODULES, ids=lambda api: api.name)
@@ -18,6 +21,21 @@ def test_every_api_offered_has_a_handler_of_its_own_request(api: Api) -> None:
     assert context.annotation == "RequestContext"
     assert inspect.iscoroutinefunction(handle)
     assert api.response.__name__ in inspect.signature(handle).return_annotation
+
+
+@pytest.mark.parametrize("api", MODULES, ids=lambda api: api.name)
+def test_every_handler_has_a_guard_beside_it(api: Api) -> None:
+    handle = Handlers()[api.key]
+    guarded = GuardedHandlers({api.key: handle})
+    assert guarded[api.key] is guarded[api.key]
+    is_unguarded = sys.modules[handle.__module__].guard in (in_handler, open_to_all)  # type: ignore[attr-defined]
+    assert (guarded[api.key] is handle) == is_unguarded
+
+
+def test_a_handler_without_a_guard_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(heartbeat, "guard")
+    with pytest.raises(AttributeError):
+        GuardedHandlers(Handlers())[API.HEARTBEAT.key]
 
 
 def test_a_handler_is_looked_for_once() -> None:

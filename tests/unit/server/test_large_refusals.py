@@ -19,18 +19,22 @@ from felice.protocol.frames import decode_response, encode_request
 from felice.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from felice.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from felice.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from felice.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from felice.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from felice.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from felice.security.authorizer import Decision
-from felice.server.access.guards import shown
 from felice.server.broker import Broker
 from felice.server.flow import pace
+from felice.server.handlers import list_transactions
 from felice.server.process.embedded import embedded_config
 from felice.server.requests import config_resources
-from felice.server.security.access_control import Access
 from unit.server.test_costs import Line
 from unit.server.test_large_requests import COUNT, passes_until_answered
 
@@ -221,29 +225,28 @@ def test_rows_that_a_client_may_not_see_are_left_out_in_slices(count: int) -> No
     passes = 0
     seen: list[int] = []
 
-    def is_shown(row: int, access: Access) -> bool:
+    def shows(operation: Operation, kind: ResourceType, name: str) -> bool:
         seen.append(passes)
-        return row % 2 == 0
+        return int(name) % 2 == 0
 
     context: Any = SimpleNamespace(
-        access=None,
+        access=SimpleNamespace(shows=shows),
         services=SimpleNamespace(env=SimpleNamespace(clock=SystemClock())),
         session=SimpleNamespace(hold=lambda: None, release=lambda: None),
     )
 
+    async def handle(request: ListTransactionsRequest, context: Any) -> ListTransactionsResponse:
+        rows = [TransactionState(transactional_id=str(number)) for number in range(count)]
+        return ListTransactionsResponse(transaction_states=rows)
+
     async def scenario() -> None:
         nonlocal passes
-        answer: Any = SimpleNamespace(rows=list(range(count)))
-
-        async def handle_later() -> Any:
-            return answer
-
-        found = shown("rows", is_shown)(None, context, lambda request, context: handle_later())
-        task = asyncio.ensure_future(found)
+        task = asyncio.ensure_future(list_transactions.guard(handle)(ListTransactionsRequest(), context))
         while not task.done():
             await asyncio.sleep(0)
             passes += 1
-        assert (await task).rows == list(range(0, count, 2))
+        shown = [int(row.transactional_id) for row in (await task).transaction_states]
+        assert shown == list(range(0, count, 2))
 
     asyncio.run(scenario())
     assert len(set(seen)) == (1 if count == 10 else COUNT)

@@ -1,8 +1,8 @@
-"""The mechanism of authorisation: needs of a request or of its items, and guards that check them.
+"""The mechanism of authorisation: needs of a request or of its items, and the guards that check them.
 
-A `Need` returns the error of a request or an item that lacks a permission, NONE otherwise. A `Guard` stands before a
-handler: `whole` refuses the request, `each` refuses items, `shown` leaves rows out of the response, `both` combines two
-guards. `codes_of` is for guards that treat refused items in their own way.
+A guard makes the handler that clients reach of the handler itself: `request_needs` refuses requests, `items_need` takes
+items out of the request and adds their refusals to the response, `rows_need` leaves rows out of the response. What a
+refusal contains follows from the schemas of the API's messages (`refusals`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine
 from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast, overload
+from uuid import UUID
 
+from felice.protocol.api import TypedApi
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.describe_configs import ResourceType as ConfigResourceType
+from felice.protocol.primitives import ZERO_UUID
+from felice.protocol.schema import schema_of
 from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server.access.refusals import NO_FIELDS, Fields, class_in, items_in, refused, row_between, rows_in
 from felice.server.flow.pace import MAX_ITEMS_WITHOUT_PAUSE, held, paced
 from felice.server.requests.large_answers import each_alone
 from felice.server.security.access_control import Access
@@ -21,14 +27,17 @@ from felice.server.security.access_control import Access
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
-Handle: TypeAlias = Callable[[Any, Any], Coroutine[Any, Any, Any]]
-Guard: TypeAlias = "Callable[[Any, RequestContext, Handle], Coroutine[Any, Any, Any]]"
-Need: TypeAlias = "Callable[[Any, RequestContext, Access], ErrorCode]"
-"""Called with a request or one of its items."""
-Refuse: TypeAlias = "Callable[[Any, ErrorCode, RequestContext], Any]"
-"""Builds the refusal of a request, or the row of a refused item."""
-NameOf: TypeAlias = "Callable[[Any, RequestContext], str | None]"
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+Handle: TypeAlias = "Callable[[Q, RequestContext], Coroutine[object, object, A]]"
+Guard: TypeAlias = "Callable[[Handle[Q, A]], Handle[Q, A]]"
+Check: TypeAlias = "Callable[[T, RequestContext, Access], ErrorCode]"
+"""Returns the error of a request or item that lacks a permission, NONE otherwise."""
+Need: TypeAlias = "Callable[[type], Check[T]]"
+NameOf: TypeAlias = "Callable[[T, RequestContext], str | None]"
 """The name of the resource that a request or item is about. None if nothing is needed: the handler refuses it."""
+
 
 DENIED_CODES = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -38,94 +47,203 @@ DENIED_CODES = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
+_NAMES = {
+    ResourceType.TOPIC: ("name", "topic"),
+    ResourceType.GROUP: ("group_id",),
+    ResourceType.TRANSACTIONAL_ID: ("transactional_id",),
+}
+
+
+class _Topic(Protocol):
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def topic_id(self) -> UUID: ...
+
+
+class _Config(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
 
 
 # Needs
 
 
-def need(operation: Operation, kind: ResourceType, name: str | NameOf) -> Need:
-    """A permission for a resource. `name` is an attribute of the request or item, or a function of it."""
-    name_of: NameOf = _attribute(name) if isinstance(name, str) else name
+@overload
+def permission(operation: Operation, kind: ResourceType) -> Need[object]: ...
+@overload
+def permission(operation: Operation, kind: ResourceType, name: NameOf[T]) -> Need[T]: ...
+def permission(operation: Operation, kind: ResourceType, name: NameOf[T] | None = None) -> Need[T]:
+    """A permission for the resource that the request or item names, or that `name` finds."""
     code = DENIED_CODES[kind]
 
-    def check(item: Any, context: RequestContext, access: Access) -> ErrorCode:
-        found = name_of(item, context)
-        return ErrorCode.NONE if found is None or access.allows(operation, kind, found) else code
+    def need(message: type) -> Check[T]:
+        name_of: NameOf[T] = name_in(message, kind) if name is None else name
 
-    return check
+        def check(item: T, context: RequestContext, access: Access) -> ErrorCode:
+            found = name_of(item, context)
+            return ErrorCode.NONE if found is None or access.allows(operation, kind, found) else code
+
+        return check
+
+    return need
 
 
-def cluster(operation: Operation) -> Need:
+def cluster_permission(operation: Operation) -> Need[object]:
     """A permission for the cluster."""
-    return need(operation, ResourceType.CLUSTER, lambda item, context: CLUSTER_NAME)
+    return permission(operation, ResourceType.CLUSTER, lambda item, context: CLUSTER_NAME)
 
 
-def itself(item: Any, context: RequestContext) -> str:
-    """The name of an item that is a name."""
-    return str(item)
+def cluster_permission_or(operation: Operation, otherwise: Need[T]) -> Need[T]:
+    """A permission for the cluster, or else another need. If both are missing, the error is that of the other need."""
+
+    def need(message: type) -> Check[T]:
+        check_otherwise = otherwise(message)
+
+        def check(item: T, context: RequestContext, access: Access) -> ErrorCode:
+            if access.shows(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+                return ErrorCode.NONE
+            return check_otherwise(item, context, access)
+
+        return check
+
+    return need
 
 
-def _attribute(name: str) -> NameOf:
-    get = attrgetter(name)
+def config_permission(operation: Operation) -> Need[_Config]:
+    """The permission for a configuration: of its topic or group, or of the cluster for those of brokers."""
+    of_cluster = cluster_permission(operation)(object)
+    checks: dict[int, Check[_Config]] = {
+        ConfigResourceType.TOPIC: permission(operation, ResourceType.TOPIC, _resource_name)(object),
+        ConfigResourceType.GROUP: permission(operation, ResourceType.GROUP, _resource_name)(object),
+        ConfigResourceType.BROKER: of_cluster,
+        ConfigResourceType.BROKER_LOGGER: of_cluster,
+        ConfigResourceType.CLIENT_METRICS: of_cluster,
+    }
+
+    def check(item: _Config, context: RequestContext, access: Access) -> ErrorCode:
+        check_one = checks.get(item.resource_type)
+        return ErrorCode.NONE if check_one is None else check_one(item, context, access)
+
+    return checked_by(check)
+
+
+def checked_by(check: Check[T]) -> Need[T]:
+    """A need that a function of the request or item checks."""
+    return lambda message: check
+
+
+def _resource_name(item: _Config, context: RequestContext) -> str:
+    return item.resource_name
+
+
+def name_in(message: type, kind: ResourceType) -> NameOf[object]:
+    """Returns what finds the resource of a type in messages of a class."""
+    if message is str:
+        return lambda item, context: str(item)
+    names = {field.name for field in schema_of(message).fields}
+    if kind == ResourceType.TOPIC and "topic_id" in names:
+        return cast("NameOf[object]", topic_name)
+    get: Callable[[object], str] = attrgetter(next(name for name in _NAMES[kind] if name in names))
     return lambda item, context: get(item)
 
 
-def any_of(first: Operation, otherwise: Need) -> Need:
-    """A permission for the cluster, or else another need. If both are missing, the error is that of the other need."""
+def topic_name(item: _Topic, context: RequestContext) -> str | None:
+    """The name of an item that names its topic, or has its id. None for an unknown id, which the handler refuses."""
+    if item.topic_id == ZERO_UUID:
+        return None if not item.name and _has_ids(item, context.version) else str(item.name)
+    return context.services.image.topic_names.get(item.topic_id)
 
-    def check(item: Any, context: RequestContext, access: Access) -> ErrorCode:
-        if access.shows(first, ResourceType.CLUSTER, CLUSTER_NAME):
-            return ErrorCode.NONE
-        return otherwise(item, context, access)
 
-    return check
+def _has_ids(item: _Topic, version: int) -> bool:
+    """Whether requests of this version name topics by their ids."""
+    return any(
+        field.name == "topic_id" and version in field.versions for field in schema_of(type(item)).fields
+    )
 
 
 # Guards
 
 
-def whole(needed: Need, refuse: Refuse) -> Guard:
-    """Refuses the request unless it has the permission."""
-
-    async def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
-        code = needed(request, context, context.access)
-        return await handle(request, context) if code == ErrorCode.NONE else refuse(request, code, context)
-
-    return guard
-
-
-def each(
-    needed: Need,
-    items: str,
-    rows: str,
-    refuse: Refuse,
-    response: type,
+def request_needs(
+    api: TypedApi[Q, A],
+    need: Need[Q],
     *,
-    handles_none: bool = False,
-) -> Guard:
-    """Takes the items without permission out of the request, and adds their rows to the response.
+    refuse: Callable[[Q, ErrorCode, RequestContext], A] | None = None,
+    has_rows: bool = False,
+    fields: Fields = NO_FIELDS,
+) -> Guard[Q, A]:
+    """Refuses a request without permission.
 
-    `items` and `rows` are the attributes of the request and of the response. If every item is refused, the handler is
-    not called, because an empty list often means all; unless it `handles_none`, so that the response has the errors
-    of the whole request.
+    `has_rows` and `fields` are what Kafka's refusal has besides its error; `refuse` makes one that follows no rule.
     """
 
-    async def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
-        asked = getattr(request, items)
-        codes = await codes_of(asked, needed, context)
-        if not any(codes):
-            return await handle(request, context)
-        denied = [refuse(item, code, context) for item, code in zip(asked, codes, strict=True) if code != 0]
-        allowed = [item for item, code in zip(asked, codes, strict=True) if code == 0]
-        if not allowed and not handles_none:
-            return response(**{rows: denied})
-        setattr(request, items, allowed)
-        return _with_rows(await handle(request, context), rows, denied)
+    def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
+        check = need(api.request)
+
+        async def guarded(request: Q, context: RequestContext) -> A:
+            code = check(request, context, context.access)
+            if code == ErrorCode.NONE:
+                return await handle(request, context)
+            if refuse is not None:
+                return refuse(request, code, context)
+            return refused(api, request, code, context.version, fields, has_rows=has_rows)
+
+        return guarded
 
     return guard
 
 
-async def codes_of(asked: Collection[Any] | None, needed: Need, context: RequestContext) -> list[ErrorCode]:
+def items_need(
+    api: TypedApi[Q, A],
+    need: Need[T],
+    *,
+    version: int | None = None,
+    row: Callable[[T, ErrorCode, RequestContext], object] | None = None,
+    handles_none: bool = False,
+    fields: Fields = NO_FIELDS,
+) -> Guard[Q, A]:
+    """Takes the items without permission out of the request, and adds their rows to the response.
+
+    The lists are those of `version`, or else of the newest. `fields` are what Kafka's rows have besides names and
+    error; `row` makes one that follows no rule. If every item is refused, the handler is not called, because an empty
+    list often means all; unless it `handles_none`, so that the response has the errors of the whole request.
+    """
+    number = api.versions.max if version is None else version
+
+    def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
+        items, rows = items_in(api.request, number), rows_in(api.response, number)
+        check: Check[T] = need(class_in(items))
+        derived = row_between(items, rows, number, fields)
+        refuse = row or (lambda item, code, context: derived(item, code))
+        respond: Callable[..., A] = api.response
+
+        async def guarded(request: Q, context: RequestContext) -> A:
+            asked: list[T] = getattr(request, items.name)
+            codes = await codes_of(asked, check, context)
+            if not any(codes):
+                return await handle(request, context)
+            denied = [
+                refuse(item, code, context) for item, code in zip(asked, codes, strict=True) if code != 0
+            ]
+            allowed = [item for item, code in zip(asked, codes, strict=True) if code == 0]
+            if not allowed and not handles_none:
+                return respond(**{rows.name: denied})
+            setattr(request, items.name, allowed)
+            answer = await handle(request, context)
+            if getattr(answer, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
+                return answer  # the whole request failed
+            setattr(answer, rows.name, [*getattr(answer, rows.name), *denied])
+            return answer
+
+        return guarded
+
+    return guard
+
+
+async def codes_of(asked: Collection[T] | None, check: Check[T], context: RequestContext) -> list[ErrorCode]:
     """The error code of each item.
 
     Thousands of items are checked with pauses, while the connection's later requests wait.
@@ -134,52 +252,56 @@ async def codes_of(asked: Collection[Any] | None, needed: Need, context: Request
         return []
     access = context.access
     if len(asked) <= MAX_ITEMS_WITHOUT_PAUSE:
-        return [needed(item, context, access) for item in asked]
+        return [check(item, context, access) for item in asked]
     with held(context.session):
-        codes = [needed(item, context, access) async for item in paced(asked, context.services.env.clock)]
+        codes = [check(item, context, access) async for item in paced(asked, context.services.env.clock)]
         # The process may have been suspended meanwhile, and another broker may lead the partitions now.
         context.services.image_follower.check_session()
         return codes
 
 
-def _with_rows(answer: Any, rows: str, denied: list[Any]) -> Any:
-    if getattr(answer, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
-        return answer  # the whole request failed
-    setattr(answer, rows, [*getattr(answer, rows), *denied])
-    return answer
+def rows_need(
+    api: TypedApi[Q, A], operation: Operation, kind: ResourceType, *, version: int | None = None
+) -> Guard[Q, A]:
+    """Leaves out the rows that the client may not see. The list is that of `version`, or else of the newest."""
+    rows = api.versions.max if version is None else version
 
+    def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
+        listed = rows_in(api.response, rows)
+        name_of = name_in(class_in(listed), kind)
 
-def shown(rows: str, is_shown: Callable[[Any, Access], bool]) -> Guard:
-    """Leaves out the rows that the client may not see."""
+        async def guarded(request: Q, context: RequestContext) -> A:
+            access = context.access
+            answer = await handle(request, context)
+            found: list[object] = getattr(answer, listed.name)
+            are_shown = await each_alone(
+                found, lambda row: access.shows(operation, kind, name_of(row, context) or ""), context
+            )
+            setattr(answer, listed.name, list(compress(found, are_shown)))
+            return answer
 
-    async def guard(request: Any, context: RequestContext, handle: Handle) -> Any:
-        access = context.access
-        answer = await handle(request, context)
-        found = getattr(answer, rows)
-        are_shown = await each_alone(found, lambda row: is_shown(row, access), context)
-        setattr(answer, rows, list(compress(found, are_shown)))
-        return answer
-
-    return guard
-
-
-def both(first: Guard, second: Guard) -> Guard:
-    """Checks with the first guard, then with the second."""
-
-    def guard(request: Any, context: RequestContext, handle: Handle) -> Coroutine[Any, Any, Any]:
-        def inner(request: Any, context: RequestContext) -> Coroutine[Any, Any, Any]:
-            return second(request, context, handle)
-
-        return first(request, context, inner)
+        return guarded
 
     return guard
 
 
-def open_to_all(request: Any, context: RequestContext, handle: Handle) -> Coroutine[Any, Any, Any]:
-    """The guard of APIs that need no permission."""
-    return handle(request, context)
+def all_of(first: Guard[Q, A], *others: Guard[Q, A]) -> Guard[Q, A]:
+    """Checks with one guard after the other."""
+    if not others:
+        return first
+    rest = all_of(*others)
+    return lambda handle: first(rest(handle))
 
 
-def in_handler(request: Any, context: RequestContext, handle: Handle) -> Coroutine[Any, Any, Any]:
-    """The guard of APIs whose handlers check permissions themselves, with `context.access`."""
-    return handle(request, context)
+def by_version(since: int, newer: Guard[Q, A], older: Guard[Q, A]) -> Guard[Q, A]:
+    """Checks with another guard from a version on."""
+
+    def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
+        by_newer, by_older = newer(handle), older(handle)
+
+        def guarded(request: Q, context: RequestContext) -> Coroutine[object, object, A]:
+            return (by_newer if context.version >= since else by_older)(request, context)
+
+        return guarded
+
+    return guard

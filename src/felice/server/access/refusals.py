@@ -1,497 +1,137 @@
-"""The responses and rows for requests and items without permission, with the fields that Kafka sets.
+"""Responses and rows for requests and items without permission, derived from the schemas of their messages.
 
-Every function takes the request or the item, the error code, and the context of the request.
+As in Kafka, the error stands at one level: in the response if its version has a field for it, otherwise in the row of
+each item, otherwise in the row of each partition of the item. Rows copy the fields that name what they are about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar, cast
 
+from felice.protocol.api import TypedApi
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
-)
-from felice.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    AlteredEntry,
-)
-from felice.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
-from felice.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDirPartitionResult,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
-)
-from felice.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-)
-from felice.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from felice.protocol.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
-from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
-from felice.protocol.messages.delete_acls import (
-    DeleteAclsFilterResult,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
-from felice.protocol.messages.delete_groups import DeletableGroupResult
-from felice.protocol.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsTopic,
-    DeleteRecordsTopicResult,
-)
-from felice.protocol.messages.describe_acls import DescribeAclsResponse
-from felice.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
-from felice.protocol.messages.describe_configs import DescribeConfigsResource, DescribeConfigsResult
-from felice.protocol.messages.describe_groups import DescribedGroup
-from felice.protocol.messages.describe_producers import PartitionResponse, TopicRequest, TopicResponse
-from felice.protocol.messages.describe_transactions import TransactionState
-from felice.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-)
-from felice.protocol.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
-from felice.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from felice.protocol.messages.init_producer_id import InitProducerIdResponse
-from felice.protocol.messages.join_group import JoinGroupResponse
-from felice.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsTopic,
-    ListOffsetsTopicResponse,
-)
-from felice.protocol.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-)
-from felice.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from felice.protocol.messages.offset_delete import (
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
-from felice.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderTopic,
-    OffsetForLeaderTopicResult,
-)
-from felice.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
-from felice.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
-from felice.protocol.messages.update_features import UpdateFeaturesResponse
-from felice.protocol.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from felice.protocol.schema import Field, FieldType, schema_of
 
-if TYPE_CHECKING:
-    from felice.server.context import RequestContext
+Q = TypeVar("Q")
+A = TypeVar("A")
+Item = TypeVar("Item")
+Row = TypeVar("Row")
+Refuse: TypeAlias = Callable[[Item, ErrorCode], Row]
+"""Makes the row of a refused item."""
+Fields: TypeAlias = Mapping[str, object]
+"""Fields that Kafka sets to something else than their defaults, at each level that has them."""
+NO_FIELDS: Fields = MappingProxyType({})
+_Pairs: TypeAlias = tuple[tuple[str, object], ...]
+_Nested: TypeAlias = tuple[str, Callable[[object], Iterable[object] | None], Refuse[object, object]]
 
-_NULL_PROTOCOL_SINCE = 7
-_ELECTION_ERROR_SINCE = 1
-_NO_NODE = -1
-
-R = TypeVar("R")
+_CODES = ("error_code", "partition_error_code")
+_NAMES = {
+    *("name", "topic", "topic_id", "group_id", "transactional_id", "producer_id", "key", "entity"),
+    *("resource_type", "resource_name", "partition_index", "partition_id", "partition", "index"),
+}
 
 
-def with_code(response: Callable[..., R]) -> Callable[[Any, ErrorCode, RequestContext], R]:
-    """The refusal of a request whose response has only an error code to set."""
-    return lambda request, code, context: response(error_code=code)
+def refused(
+    api: TypedApi[Q, A],
+    request: Q,
+    code: ErrorCode,
+    version: int,
+    fields: Fields = NO_FIELDS,
+    *,
+    has_rows: bool = False,
+) -> A:
+    """The refusal of a request. With `has_rows` it has the rows of the items besides an error of its own."""
+    item, pairs = FieldType("struct", api.request), tuple(fields.items())
+    return cast(A, _refuse(item, cast(type, api.response), version, pairs, has_rows)(request, code))
 
 
-# Records
+def row_of(item: type[Item], row: type[Row], version: int, fields: Fields = NO_FIELDS) -> Refuse[Item, Row]:
+    """Returns what makes the row of a refused item."""
+    refuse = _refuse(FieldType("struct", item), cast(type, row), version, tuple(fields.items()))
+    return cast("Refuse[Item, Row]", refuse)
 
 
-def produce(request: ProduceRequest, code: ErrorCode, context: RequestContext) -> ProduceResponse:
-    """Refuses every partition of a Produce request."""
-    return ProduceResponse(responses=[produce_topic(topic, code, context) for topic in request.topic_data])
+def row_between(
+    items: Field, rows: Field, version: int, fields: Fields = NO_FIELDS
+) -> Refuse[object, object]:
+    """Returns what makes the rows of one list for the refused items of another."""
+    return _refuse(_element(items), class_in(rows), version, tuple(fields.items()))
 
 
-def produce_topic(topic: TopicProduceData, code: ErrorCode, context: RequestContext) -> TopicProduceResponse:
-    """Refuses every partition of a topic. There is no base offset."""
-    rows = [
-        PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
-        for data in topic.partition_data
-    ]
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+def items_in(message: type, version: int) -> Field:
+    """The list of a request's items, or of an item's partitions."""
+    return next(_lists(message, version))
 
 
-def list_offsets_topic(
-    topic: ListOffsetsTopic, code: ErrorCode, context: RequestContext
-) -> ListOffsetsTopicResponse:
-    """Refuses every partition of a topic in ListOffsets."""
-    rows = [
-        ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
-        for asked in topic.partitions
-    ]
-    return ListOffsetsTopicResponse(name=topic.name, partitions=rows)
+def rows_in(message: type, version: int) -> Field:
+    """The list of a response's rows, or of a row's partitions."""
+    return next(field for field in _lists(message, version) if _element(field).struct is not None)
 
 
-def epoch_topic(
-    topic: OffsetForLeaderTopic, code: ErrorCode, context: RequestContext
-) -> OffsetForLeaderTopicResult:
-    """Refuses every partition of a topic in OffsetForLeaderEpoch."""
-    rows = [EpochEndOffset(partition=asked.partition, error_code=code) for asked in topic.partitions]
-    return OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows)
+def class_in(field: Field) -> type:
+    """The class of the elements of a list."""
+    element = _element(field)
+    return element.struct or (str if element.kind == "string" else int)
 
 
-def delete_records_topic(
-    topic: DeleteRecordsTopic, code: ErrorCode, context: RequestContext
-) -> DeleteRecordsTopicResult:
-    """Refuses every partition of a topic in DeleteRecords. There is no low watermark."""
-    rows = [
-        DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=code)
-        for asked in topic.partitions
-    ]
-    return DeleteRecordsTopicResult(name=topic.name, partitions=rows)
+def _element(field: Field) -> FieldType:
+    return cast(FieldType, field.type.element)
 
 
-def producers_topic(topic: TopicRequest, code: ErrorCode, context: RequestContext) -> TopicResponse:
-    """Refuses every partition of a topic in DescribeProducers."""
-    rows = [
-        PartitionResponse(partition_index=index, error_code=code, error_message=code.message)
-        for index in topic.partition_indexes
-    ]
-    return TopicResponse(name=topic.name, partitions=rows)
-
-
-# Groups
-
-
-def find_coordinator(request: Any, code: ErrorCode, context: RequestContext) -> FindCoordinatorResponse:
-    """Refuses the only key of FindCoordinator up to version 3."""
-    return FindCoordinatorResponse(
-        error_code=code, error_message=code.message, node_id=_NO_NODE, host="", port=_NO_NODE
+def _lists(message: type, version: int) -> Iterator[Field]:
+    return (
+        field
+        for field in schema_of(message).fields
+        if field.type.kind == "array" and field.tag is None and version in field.versions
     )
 
 
-def coordinator(key: str, code: ErrorCode, context: RequestContext) -> Coordinator:
-    """Refuses one key of FindCoordinator."""
-    return Coordinator(
-        key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=code, error_message=code.message
-    )
+@cache
+def _refuse(
+    item: FieldType, row: type, version: int, fields: _Pairs, has_rows: bool = False
+) -> Refuse[object, object]:
+    declared = {field.name: field for field in schema_of(row).fields}
+    codes = [name for name in _CODES if name in declared and version in declared[name].versions]
+    has_message = "error_message" in declared
+    fixed = {name: value for name, value in fields if name in declared}
+    names = [] if schema_of(row).kind == "response" else _names(item, declared)
+    nested = _nested(item, row, version, fields) if has_rows or not codes else []
+
+    def refuse(refused: object, code: ErrorCode) -> object:
+        values: dict[str, object] = dict.fromkeys(codes, code)
+        if has_message:
+            values["error_message"] = code.message
+        for name, get in names:
+            values[name] = get(refused)
+        for name, items, refuse_each in nested:
+            values[name] = [refuse_each(one, code) for one in items(refused) or ()]
+        return row(**{**values, **fixed})
+
+    return refuse
 
 
-def join_group(request: Any, code: ErrorCode, context: RequestContext) -> JoinGroupResponse:
-    """Refuses JoinGroup. Old versions cannot encode a protocol name of null."""
-    name = None if context.version >= _NULL_PROTOCOL_SINCE else ""
-    return JoinGroupResponse(error_code=code, protocol_name=name)
-
-
-def described_group(group_id: str, code: ErrorCode, context: RequestContext) -> DescribedGroup:
-    """Refuses one group of DescribeGroups."""
-    return DescribedGroup(group_id=group_id, error_code=code)
-
-
-def deleted_group(group_id: str, code: ErrorCode, context: RequestContext) -> DeletableGroupResult:
-    """Refuses one group of DeleteGroups."""
-    return DeletableGroupResult(group_id=group_id, error_code=code)
-
-
-def offset_commit(
-    request: OffsetCommitRequest, code: ErrorCode, context: RequestContext
-) -> OffsetCommitResponse:
-    """Refuses every partition of OffsetCommit, whose response has no error of its own."""
-    return OffsetCommitResponse(topics=[commit_topic(topic, code, context) for topic in request.topics])
-
-
-def commit_topic(
-    topic: OffsetCommitRequestTopic, code: ErrorCode, context: RequestContext
-) -> OffsetCommitResponseTopic:
-    """Refuses every partition of a topic in OffsetCommit."""
-    rows = [
-        OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
-        for asked in topic.partitions
+def _names(item: FieldType, declared: Mapping[str, Field]) -> list[tuple[str, Callable[[object], object]]]:
+    """The fields of a row that name what it is about, and where an item has them. The item may itself be a name."""
+    if item.struct is None:
+        return [(name, _itself) for name in declared if name in _NAMES and declared[name].type == item]
+    return [
+        (field.name, attrgetter(field.name))
+        for field in schema_of(item.struct).fields
+        if field.name in _NAMES and field.name in declared and declared[field.name].type == field.type
     ]
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
 
 
-def delete_offsets_topic(
-    topic: OffsetDeleteRequestTopic, code: ErrorCode, context: RequestContext
-) -> OffsetDeleteResponseTopic:
-    """Refuses every partition of a topic in OffsetDelete."""
-    rows = [
-        OffsetDeleteResponsePartition(partition_index=asked.partition_index, error_code=code)
-        for asked in topic.partitions
-    ]
-    return OffsetDeleteResponseTopic(name=topic.name, partitions=rows)
+def _itself(item: object) -> object:
+    return item
 
 
-# Transactions
-
-
-def init_producer_id(request: Any, code: ErrorCode, context: RequestContext) -> InitProducerIdResponse:
-    """Refuses InitProducerId: there is no producer id."""
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-
-
-def add_partitions(
-    request: AddPartitionsToTxnRequest, code: ErrorCode, context: RequestContext
-) -> AddPartitionsToTxnResponse:
-    """Refuses every partition of AddPartitionsToTxn up to version 3."""
-    topics = [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-                for index in topic.partitions
-            ],
-        )
-        for topic in request.v3_and_below_topics
-    ]
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
-
-
-def txn_offset_commit(
-    request: TxnOffsetCommitRequest, code: ErrorCode, context: RequestContext
-) -> TxnOffsetCommitResponse:
-    """Refuses every partition of TxnOffsetCommit, whose response has no error of its own."""
-    return TxnOffsetCommitResponse(
-        topics=[txn_commit_topic(topic, code, context) for topic in request.topics]
-    )
-
-
-def txn_commit_topic(
-    topic: TxnOffsetCommitRequestTopic, code: ErrorCode, context: RequestContext
-) -> TxnOffsetCommitResponseTopic:
-    """Refuses every partition of a topic in TxnOffsetCommit."""
-    rows = [
-        TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
-        for asked in topic.partitions
-    ]
-    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows)
-
-
-def write_txn_markers(
-    request: WriteTxnMarkersRequest, code: ErrorCode, context: RequestContext
-) -> WriteTxnMarkersResponse:
-    """Refuses every partition of every marker."""
-
-    def topics(names: Iterable[Any]) -> list[WritableTxnMarkerTopicResult]:
-        return [
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in names
-        ]
-
-    rows = [
-        WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics(marker.topics))
-        for marker in request.markers
-    ]
-    return WriteTxnMarkersResponse(markers=rows)
-
-
-def transaction(transactional_id: str, code: ErrorCode, context: RequestContext) -> TransactionState:
-    """Refuses one transactional id of DescribeTransactions."""
-    return TransactionState(transactional_id=transactional_id, error_code=code)
-
-
-# Topics, configurations and the cluster
-
-
-def created_topic(topic: CreatableTopic, code: ErrorCode, context: RequestContext) -> CreatableTopicResult:
-    """Refuses one topic of CreateTopics."""
-    return CreatableTopicResult(name=topic.name, error_code=code, error_message=code.message)
-
-
-def created_partitions(
-    topic: CreatePartitionsTopic, code: ErrorCode, context: RequestContext
-) -> CreatePartitionsTopicResult:
-    """Refuses one topic of CreatePartitions."""
-    return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=code.message)
-
-
-def described_config(
-    resource: DescribeConfigsResource, code: ErrorCode, context: RequestContext
-) -> DescribeConfigsResult:
-    """Refuses one resource of DescribeConfigs."""
-    return DescribeConfigsResult(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        error_code=code,
-        error_message=code.message,
-    )
-
-
-def altered_config(row: Callable[..., R]) -> Callable[[Any, ErrorCode, RequestContext], R]:
-    """Returns what refuses one resource of an API that changes configurations, with the API's own row."""
-    return lambda resource, code, context: row(
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        error_code=code,
-        error_message=code.message,
-    )
-
-
-def describe_acls(request: Any, code: ErrorCode, context: RequestContext) -> DescribeAclsResponse:
-    """Refuses DescribeAcls."""
-    return DescribeAclsResponse(error_code=code, error_message=code.message)
-
-
-def describe_client_quotas(
-    request: Any, code: ErrorCode, context: RequestContext
-) -> DescribeClientQuotasResponse:
-    """Refuses DescribeClientQuotas."""
-    return DescribeClientQuotasResponse(error_code=code, error_message=code.message, entries=None)
-
-
-def alter_client_quotas(
-    request: AlterClientQuotasRequest, code: ErrorCode, context: RequestContext
-) -> AlterClientQuotasResponse:
-    """Refuses every entity of AlterClientQuotas, whose response has no error of its own."""
-    rows = [
-        AlteredEntry(error_code=code, error_message=code.message, entity=entry.entity)
-        for entry in request.entries
-    ]
-    return AlterClientQuotasResponse(entries=rows)
-
-
-def create_acls(request: CreateAclsRequest, code: ErrorCode, context: RequestContext) -> CreateAclsResponse:
-    """Refuses every ACL of CreateAcls, whose response has no error of its own."""
-    row = AclCreationResult(error_code=code, error_message=code.message)
-    return CreateAclsResponse(results=[row] * len(request.creations))
-
-
-def delete_acls(request: DeleteAclsRequest, code: ErrorCode, context: RequestContext) -> DeleteAclsResponse:
-    """Refuses every filter of DeleteAcls, whose response has no error of its own."""
-    row = DeleteAclsFilterResult(error_code=code, error_message=code.message)
-    return DeleteAclsResponse(filter_results=[row] * len(request.filters))
-
-
-def alter_replica_log_dirs(
-    request: AlterReplicaLogDirsRequest, code: ErrorCode, context: RequestContext
-) -> AlterReplicaLogDirsResponse:
-    """Refuses every partition of AlterReplicaLogDirs, whose response has no error of its own."""
-    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for asked in request.dirs:
-        for topic in asked.topics:
-            row = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
-            row.partitions += [
-                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-                for index in topic.partitions
-            ]
-    return AlterReplicaLogDirsResponse(results=list(topics.values()))
-
-
-def alter_reassignments(
-    request: AlterPartitionReassignmentsRequest, code: ErrorCode, context: RequestContext
-) -> AlterPartitionReassignmentsResponse:
-    """Refuses AlterPartitionReassignments, and each of its partitions."""
-    rows = [
-        ReassignableTopicResponse(
-            name=topic.name,
-            partitions=[
-                ReassignablePartitionResponse(
-                    partition_index=asked.partition_index, error_code=code, error_message=code.message
-                )
-                for asked in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return AlterPartitionReassignmentsResponse(error_code=code, error_message=code.message, responses=rows)
-
-
-def elect_leaders(
-    request: ElectLeadersRequest, code: ErrorCode, context: RequestContext
-) -> ElectLeadersResponse:
-    """Refuses ElectLeaders, and each of its partitions."""
-    rows = [
-        ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[
-                PartitionResult(partition_id=index, error_code=code, error_message=code.message)
-                for index in topic.partitions
-            ],
-        )
-        for topic in request.topic_partitions or ()
-    ]
-    response = ElectLeadersResponse(replica_election_results=rows)
-    if context.version >= _ELECTION_ERROR_SINCE:
-        response.error_code = code
-    return response
-
-
-def list_reassignments(
-    request: ListPartitionReassignmentsRequest, code: ErrorCode, context: RequestContext
-) -> ListPartitionReassignmentsResponse:
-    """Refuses ListPartitionReassignments. As in Kafka, each requested partition has a row without replicas."""
-    rows = [
-        OngoingTopicReassignment(
-            name=topic.name,
-            partitions=[
-                OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes
-            ],
-        )
-        for topic in request.topics or ()
-    ]
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=code.message, topics=rows)
-
-
-def update_features(request: Any, code: ErrorCode, context: RequestContext) -> UpdateFeaturesResponse:
-    """Refuses UpdateFeatures."""
-    return UpdateFeaturesResponse(error_code=code, error_message=code.message)
-
-
-def alter_scram_users(
-    request: AlterUserScramCredentialsRequest, code: ErrorCode, context: RequestContext
-) -> AlterUserScramCredentialsResponse:
-    """Refuses every user of AlterUserScramCredentials, whose response has no error of its own."""
-    users = dict.fromkeys([row.name for row in request.deletions] + [row.name for row in request.upsertions])
-    rows = [
-        AlterUserScramCredentialsResult(user=user, error_code=code, error_message=code.message)
-        for user in users
-    ]
-    return AlterUserScramCredentialsResponse(results=rows)
-
-
-def describe_scram_users(
-    request: DescribeUserScramCredentialsRequest, code: ErrorCode, context: RequestContext
-) -> DescribeUserScramCredentialsResponse:
-    """Refuses DescribeUserScramCredentials. As in Kafka, each user has a row without the user's name."""
-    row = DescribeUserScramCredentialsResult(error_code=code, error_message=code.message)
-    rows = [row] * len(request.users or ())
-    return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message, results=rows)
+def _nested(item: FieldType, row: type, version: int, fields: _Pairs) -> list[_Nested]:
+    """The list of a row's own rows, and how they are made of the list in its item."""
+    if item.struct is None:
+        return []
+    items, rows = items_in(item.struct, version), rows_in(row, version)
+    return [(rows.name, attrgetter(items.name), _refuse(_element(items), class_in(rows), version, fields))]

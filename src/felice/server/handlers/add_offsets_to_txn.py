@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS
 from felice.coordinator.transaction.shard import Identity
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from felice.protocol.topic_partition import TopicPartition
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import all_of, permission, request_needs
 from felice.server.writes.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _FENCED_SINCE = 2
+
+guard = all_of(
+    request_needs(API.ADD_OFFSETS_TO_TXN, permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)),
+    request_needs(API.ADD_OFFSETS_TO_TXN, permission(Operation.READ, ResourceType.GROUP)),
+)
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:

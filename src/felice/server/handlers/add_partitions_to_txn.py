@@ -9,15 +9,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
 from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import by_version, cluster_permission, permission, request_needs
 from felice.server.writes.partition_additions import add_partitions
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+_FROM_BROKERS_SINCE = 4
+
+
+def _transactional_id(request: AddPartitionsToTxnRequest, context: RequestContext) -> str:
+    return request.v3_and_below_transactional_id
+
+
+# The handler checks a client's topics.
+guard = by_version(
+    _FROM_BROKERS_SINCE,
+    request_needs(API.ADD_PARTITIONS_TO_TXN, cluster_permission(Operation.CLUSTER_ACTION)),
+    request_needs(
+        API.ADD_PARTITIONS_TO_TXN,
+        permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, _transactional_id),
+    ),
+)
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:

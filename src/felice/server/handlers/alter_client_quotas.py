@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -15,12 +16,16 @@ from felice.protocol.messages.alter_client_quotas import (
     AlteredEntry,
     EntryData,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import paced
 from felice.server.quotas.changes import changed_quotas
 from felice.server.quotas.entities import entity_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(API.ALTER_CLIENT_QUOTAS, cluster_permission(Operation.ALTER_CONFIGS))
 
 
 async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:

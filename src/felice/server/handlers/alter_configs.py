@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from felice.config import BROKER_OPTIONS, Scope, shortened
 from felice.config.without_effect import FIXED
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -19,6 +20,8 @@ from felice.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from felice.protocol.messages.describe_configs import ResourceType
+from felice.security.acl import Operation
+from felice.server.access.guards import config_permission, items_need
 from felice.server.configs.entries import broker_entries
 from felice.server.requests.config_resources import (
     change_broker,
@@ -30,6 +33,8 @@ from felice.server.requests.config_resources import (
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = items_need(API.ALTER_CONFIGS, config_permission(Operation.ALTER_CONFIGS))
 
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -16,6 +17,8 @@ from felice.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
     ReassignableTopicResponse,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 # The new replicas of partitions; None cancels a reassignment.
 _Wanted: TypeAlias = dict[int, list[int] | None]
+
+guard = request_needs(API.ALTER_PARTITION_REASSIGNMENTS, cluster_permission(Operation.ALTER), has_rows=True)
 
 
 async def handle(

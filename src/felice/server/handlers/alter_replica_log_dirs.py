@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -15,10 +16,29 @@ from felice.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+
+def _refused(
+    request: AlterReplicaLogDirsRequest, code: ErrorCode, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for asked in request.dirs:
+        for topic in asked.topics:
+            row = topics.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
+            row.partitions += [
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                for index in topic.partitions
+            ]
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+guard = request_needs(API.ALTER_REPLICA_LOG_DIRS, cluster_permission(Operation.ALTER), refuse=_refused)
 
 
 async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:

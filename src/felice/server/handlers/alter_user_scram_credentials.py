@@ -9,17 +9,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.metadata.client_entity import ClientEntity
-from felice.protocol.errors import ApiError
+from felice.protocol.api import API
+from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import paced
 from felice.server.security import scram_users
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+
+def _refused(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    users = dict.fromkeys([row.name for row in request.deletions] + [row.name for row in request.upsertions])
+    rows = [
+        AlterUserScramCredentialsResult(user=user, error_code=code, error_message=code.message)
+        for user in users
+    ]
+    return AlterUserScramCredentialsResponse(results=rows)
+
+
+guard = request_needs(API.ALTER_USER_SCRAM_CREDENTIALS, cluster_permission(Operation.ALTER), refuse=_refused)
 
 
 async def handle(

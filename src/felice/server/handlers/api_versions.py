@@ -24,6 +24,7 @@ from felice.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from felice.server.security.access_control import open_to_all
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -33,6 +34,8 @@ _TELEMETRY = (API.GET_TELEMETRY_SUBSCRIPTIONS.key, API.PUSH_TELEMETRY.key)
 # Log lines and metrics name the software of every connection, and a client may send 64 KiB.
 _MAX_SHOWN_SOFTWARE = 256
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+guard = open_to_all
 
 
 async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:

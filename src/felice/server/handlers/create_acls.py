@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from felice.security.acl import AclBinding
+from felice.security.acl import AclBinding, Operation
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import paced
 from felice.server.requests.acl_requests import binding_of, check_authorizer
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(API.CREATE_ACLS, cluster_permission(Operation.ALTER))
 
 
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:

@@ -12,12 +12,15 @@ from felice.protocol.messages.create_delegation_token import (
 from felice.security.acl import Operation, ResourceType
 from felice.security.principal import USER, Principal
 from felice.server.requests.token_requests import check_connection, refused_timestamp_ms
+from felice.server.security.access_control import in_handler
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
 _REQUESTER_SINCE = 3
+
+guard = in_handler  # CREATE_TOKENS of the owner, if it is not the client
 
 
 async def handle(

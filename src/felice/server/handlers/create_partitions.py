@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -12,6 +13,8 @@ from felice.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import items_need, permission
 from felice.server.flow.pace import paced
 from felice.server.requests.mutations import Mutations
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _STRICT_QUOTA_FROM = 3
+
+guard = items_need(API.CREATE_PARTITIONS, permission(Operation.ALTER, ResourceType.TOPIC))
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:

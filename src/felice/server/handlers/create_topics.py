@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from felice.config import shortened
 from felice.controller.topic_plans import NewTopic, PlannedTopic
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.create_topics import (
     CreatableTopic,
@@ -18,6 +19,8 @@ from felice.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import Handle, all_of, cluster_permission_or, items_need, permission
 from felice.server.configs.entries import ConfigEntry, topic_entries
 from felice.server.flow.pace import paced
 from felice.server.requests.mutations import Mutations
@@ -28,6 +31,33 @@ if TYPE_CHECKING:
 _STRICT_QUOTA_FROM = 6
 
 _Rows: TypeAlias = dict[tuple[str, str | None, int], CreatableTopicConfigs]
+
+_creates = items_need(
+    API.CREATE_TOPICS,
+    cluster_permission_or(Operation.CREATE, permission(Operation.CREATE, ResourceType.TOPIC)),
+)
+
+
+def _hides_configs(
+    handle: Handle[CreateTopicsRequest, CreateTopicsResponse],
+) -> Handle[CreateTopicsRequest, CreateTopicsResponse]:
+    """Tells nothing about a created topic unless the client may describe its configuration."""
+
+    async def guarded(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+        access = context.access
+        answer = await handle(request, context)
+        for row in answer.topics:
+            if row.error_code or access.shows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
+                continue
+            row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            row.num_partitions = row.replication_factor = -1
+            row.configs = []
+        return answer
+
+    return guarded
+
+
+guard = all_of(_creates, _hides_configs)
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:

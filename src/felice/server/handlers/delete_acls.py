@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.controller.acl_changes import Outcomes
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.delete_acls import (
     DeleteAclsFilter,
@@ -13,7 +14,8 @@ from felice.protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from felice.security.acl import Acl, ResourcePattern
+from felice.security.acl import Acl, Operation, ResourcePattern
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import paced
 from felice.server.requests.acl_requests import check_authorizer, filter_of
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 Selected = dict[ResourcePattern, tuple[Acl, ...]]
+
+guard = request_needs(API.DELETE_ACLS, cluster_permission(Operation.ALTER))
 
 
 async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.messages.delete_groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import items_need, permission
 from felice.server.flow.pace import each_answer
 from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = items_need(API.DELETE_GROUPS, permission(Operation.DELETE, ResourceType.GROUP))
 
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from felice.controller.topic_names import INTERNAL_TOPICS
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -18,12 +19,18 @@ from felice.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from felice.replication.partition import Partition
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import items_need, permission
 from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _Moved: TypeAlias = tuple[DeleteRecordsPartitionResult, Partition, int]
+
+guard = items_need(
+    API.DELETE_RECORDS, permission(Operation.DELETE, ResourceType.TOPIC), fields={"low_watermark": -1}
+)
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from felice.metadata.image import TopicImage
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -19,6 +20,8 @@ from felice.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from felice.protocol.primitives import ZERO_UUID
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import by_version, cluster_permission_or, items_need, permission, topic_name
 from felice.server.flow.pace import paced
 from felice.server.requests.mutations import Mutations
 
@@ -27,9 +30,52 @@ if TYPE_CHECKING:
 
 _DISABLED_CODE_FROM = 3
 _STRICT_QUOTA_FROM = 5
+_STATES_FROM = 6
 
 # A topic as the request names it.
 TopicRef: TypeAlias = str | UUID
+
+
+def _to_delete(item: DeleteTopicState | str, context: RequestContext) -> str | None:
+    """The topic of an item. None if the item is refused with or without rights."""
+    if isinstance(item, str):
+        return _existing_or_hidden(item, context)
+    if item.name is None:
+        return topic_name(item, context)
+    return _existing_or_hidden(item.name, context) if item.topic_id == ZERO_UUID else None
+
+
+def _existing_or_hidden(name: str, context: RequestContext) -> str | None:
+    """None for a topic that does not exist, if the client may know that."""
+    is_known = name in context.services.image.topics
+    return (
+        name if is_known or not context.access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name) else None
+    )
+
+
+def _undeleted(
+    item: DeleteTopicState | str, code: ErrorCode, context: RequestContext
+) -> DeletableTopicResult:
+    """The name for an id is shown only with DESCRIBE."""
+    row = DeletableTopicResult(error_code=code, error_message=code.message, name=None)
+    if isinstance(item, DeleteTopicState):
+        row.topic_id = item.topic_id
+    name = _to_delete(item, context)
+    by_name = isinstance(item, str) or item.name is not None
+    if name is not None and (by_name or context.access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)):
+        row.name = name
+    return row
+
+
+# DELETE of the cluster is an ACL for ALL.
+_deletes = cluster_permission_or(
+    Operation.DELETE, permission(Operation.DELETE, ResourceType.TOPIC, _to_delete)
+)
+guard = by_version(
+    _STATES_FROM,
+    items_need(API.DELETE_TOPICS, _deletes, row=_undeleted),
+    items_need(API.DELETE_TOPICS, _deletes, row=_undeleted, version=_STATES_FROM - 1),
+)
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.describe_acls import (
     AclDescription,
@@ -11,12 +12,15 @@ from felice.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from felice.security.acl import Acl, ResourcePattern
+from felice.security.acl import Acl, Operation, ResourcePattern
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.requests.acl_requests import check_authorizer, filter_of, selects_nothing
 from felice.server.requests.large_answers import each_alone
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(API.DESCRIBE_ACLS, cluster_permission(Operation.DESCRIBE))
 
 
 async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from felice.metadata.client_entity import ClientEntity
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -14,12 +15,18 @@ from felice.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.quotas.entities import EntityFilter, rows_of
 from felice.server.quotas.limits import QuotaKind, number
 from felice.server.requests.large_answers import each_alone
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(
+    API.DESCRIBE_CLIENT_QUOTAS, cluster_permission(Operation.DESCRIBE_CONFIGS), fields={"entries": None}
+)
 
 
 async def handle(

@@ -13,10 +13,12 @@ from felice.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from felice.server.handlers.metadata import reachable
-from felice.server.security.access_control import cluster_operations
+from felice.server.security.access_control import cluster_operations, in_handler
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = in_handler  # only for its bit field of authorised operations
 
 
 async def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -18,6 +19,8 @@ from felice.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
     ResourceType,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import config_permission, items_need
 from felice.server.configs import loggers
 from felice.server.configs.entries import (
     ConfigEntry,
@@ -38,6 +41,8 @@ from felice.server.requests.config_resources import (
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = items_need(API.DESCRIBE_CONFIGS, config_permission(Operation.DESCRIBE_CONFIGS))
 
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:

@@ -16,13 +16,15 @@ from felice.security.delegation_tokens import DelegationToken
 from felice.security.principal import Principal
 from felice.server.flow.pace import paced
 from felice.server.requests.token_requests import check_connection
-from felice.server.security.access_control import Access
+from felice.server.security.access_control import Access, in_handler
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 
 _REQUESTER_SINCE = 3
+
+guard = in_handler  # DESCRIBE of the token, or DESCRIBE_TOKENS of its owner
 
 
 async def handle(

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from felice.security.acl import ResourceType
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import items_need, permission
 from felice.server.flow.pace import each
 from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = items_need(
+    API.DESCRIBE_GROUPS, permission(Operation.DESCRIBE, ResourceType.GROUP), fields={"error_message": None}
+)
 
 
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from felice.env import Volume
 from felice.log.directory import LogDirectory
 from felice.log.log import Log
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,6 +24,8 @@ from felice.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from felice.replication.partition import Partition
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
     from felice.server.services import Services
 
 _UNKNOWN = Volume(total_bytes=-1, usable_bytes=-1)
+
+guard = request_needs(
+    API.DESCRIBE_LOG_DIRS,
+    cluster_permission(Operation.DESCRIBE),
+    refuse=lambda request, code, context: DescribeLogDirsResponse(error_code=code),
+)
 
 
 async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:

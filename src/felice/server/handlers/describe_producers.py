@@ -6,19 +6,31 @@ from typing import TYPE_CHECKING
 
 from felice.controller import topic_names
 from felice.log.producers import ProducerState as Known
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
+    TopicRequest,
     TopicResponse,
 )
 from felice.replication.partition import NO_EPOCH
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import items_need, permission
 from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+
+def _valid_name(topic: TopicRequest, context: RequestContext) -> str | None:
+    """None for an invalid name: it is refused with or without rights."""
+    return None if topic_names.fault_of(topic.name) is not None else topic.name
+
+
+guard = items_need(API.DESCRIBE_PRODUCERS, permission(Operation.READ, ResourceType.TOPIC, _valid_name))
 
 
 async def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:

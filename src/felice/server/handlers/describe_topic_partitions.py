@@ -23,10 +23,13 @@ from felice.security.acl import Operation, ResourceType
 from felice.server.flow.pace import for_each
 from felice.server.handlers.metadata import leader_fault
 from felice.server.requests.large_answers import each_alone
+from felice.server.security.access_control import in_handler
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
     from felice.server.security.access_control import Access
+
+guard = in_handler  # DESCRIBE of each topic
 
 
 async def handle(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -13,12 +14,18 @@ from felice.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from felice.security.acl import Operation
 from felice.security.sasl.scram import ScramCredential
+from felice.server.access.guards import cluster_permission, request_needs
 from felice.server.flow.pace import each
 from felice.server.security.scram_users import MECHANISMS
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(
+    API.DESCRIBE_USER_SCRAM_CREDENTIALS, cluster_permission(Operation.DESCRIBE), has_rows=True
+)
 
 
 async def handle(

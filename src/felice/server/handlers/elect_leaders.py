@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.elect_leaders import (
     ElectionType,
@@ -14,7 +15,9 @@ from felice.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from felice.protocol.topic_partition import PartitionKey
-from felice.server.access import refusals
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
+from felice.server.access.refusals import refused
 from felice.server.flow.pace import paced
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 # Some milliseconds of work.
 _PART_PARTITIONS = 500
+
+guard = request_needs(API.ELECT_LEADERS, cluster_permission(Operation.ALTER), has_rows=True)
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
@@ -36,7 +41,7 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     try:
         found = await _elect(wanted, request.election_type == ElectionType.UNCLEAN, context)
     except ApiError as error:
-        return refusals.elect_leaders(request, error.code, context)
+        return refused(API.ELECT_LEADERS, request, error.code, context.version, has_rows=True)
     results = {
         topic.topic: ReplicaElectionResult(topic=topic.topic) for topic in request.topic_partitions or ()
     }

@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.coordinator.transaction.shard import Identity
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import permission, request_needs
 from felice.server.writes.transactions import as_client_error
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 _FENCED_SINCE = 2
 _V2_SINCE = 5
+
+guard = request_needs(API.END_TXN, permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID))
 
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:

@@ -10,9 +10,12 @@ from felice.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from felice.server.requests.token_requests import check_connection, refused_timestamp_ms
+from felice.server.security.access_control import in_handler
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = in_handler  # the token's owner and renewers
 
 
 async def handle(

@@ -36,6 +36,7 @@ from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.fetching.fetch_alarm import FetchAlarm
 from felice.server.fetching.fetch_sessions import FetchedPartition, FetchPlan, Served, TopicRef
 from felice.server.flow.pace import MAX_ITEMS_WITHOUT_PAUSE, for_each
+from felice.server.security.access_control import in_handler
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -61,6 +62,8 @@ _NOT_COUNTED = (
 )
 _NOT_READ = PartitionData(records=b"")
 _ANY_REPLICA_FROM, _LEADER_IN_ROW_FROM, _ENDPOINTS_FROM = 11, 12, 16
+
+guard = in_handler  # READ of each topic; CLUSTER_ACTION for followers
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import (
     GROUP_KEY_TYPE,
@@ -18,6 +19,8 @@ from felice.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import Guard, Handle, by_version, items_need, permission, request_needs
 from felice.server.flow.pace import each
 
 if TYPE_CHECKING:
@@ -25,6 +28,32 @@ if TYPE_CHECKING:
 
 _MANY_KEYS_SINCE = 4
 _NO_NODE = -1
+
+_NOWHERE = {"node_id": _NO_NODE, "port": _NO_NODE}
+
+
+def _describes(kind: ResourceType) -> Guard[FindCoordinatorRequest, FindCoordinatorResponse]:
+    key = permission(Operation.DESCRIBE, kind, _key)
+    return by_version(
+        _MANY_KEYS_SINCE,
+        items_need(API.FIND_COORDINATOR, permission(Operation.DESCRIBE, kind), fields=_NOWHERE),
+        request_needs(API.FIND_COORDINATOR, key, fields=_NOWHERE),
+    )
+
+
+def _key(request: FindCoordinatorRequest, context: RequestContext) -> str:
+    return request.key
+
+
+def guard(
+    handle: Handle[FindCoordinatorRequest, FindCoordinatorResponse],
+) -> Handle[FindCoordinatorRequest, FindCoordinatorResponse]:
+    """Other types of keys have no coordinator, so that nothing is needed for them."""
+    guarded = {
+        GROUP_KEY_TYPE: _describes(ResourceType.GROUP)(handle),
+        TRANSACTION_KEY_TYPE: _describes(ResourceType.TRANSACTIONAL_ID)(handle),
+    }
+    return lambda request, context: guarded.get(request.key_type, handle)(request, context)
 
 
 async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:

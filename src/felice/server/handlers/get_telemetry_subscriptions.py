@@ -11,11 +11,14 @@ from felice.protocol.messages.get_telemetry_subscriptions import (
 )
 from felice.records.compression import Codec
 from felice.server.requests.selectors import selectors_of
+from felice.server.security.access_control import open_to_all
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _ACCEPTED = [int(codec) for codec in (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)]
+
+guard = open_to_all
 
 
 async def handle(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import permission, request_needs
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(API.HEARTBEAT, permission(Operation.READ, ResourceType.GROUP))
 
 
 async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:

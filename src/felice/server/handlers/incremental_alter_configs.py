@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from felice.config import TOPIC_OPTIONS, Option
 from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.controller.config_changes import ConfigChange, apply_changes
+from felice.protocol.api import API
 from felice.protocol.messages.describe_configs import ResourceType
 from felice.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -15,6 +16,8 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import config_permission, items_need
 from felice.server.configs import loggers
 from felice.server.configs.entries import (
     ConfigEntry,
@@ -35,6 +38,8 @@ from felice.server.requests.config_resources import (
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = items_need(API.INCREMENTAL_ALTER_CONFIGS, config_permission(Operation.ALTER_CONFIGS))
 
 
 async def handle(

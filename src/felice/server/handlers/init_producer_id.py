@@ -9,14 +9,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.coordinator.transaction.initialisation import InitRequest
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
+from felice.server.access.guards import checked_by, request_needs
 from felice.server.writes.transactions import as_client_error
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+    from felice.server.security.access_control import Access
 
 _FENCED_SINCE = 4
+
+
+def _rights(request: InitProducerIdRequest, context: RequestContext, access: Access) -> ErrorCode:
+    """WRITE of the transactional id. An idempotent producer needs IDEMPOTENT_WRITE, or WRITE of any topic (KIP-679)."""
+    if request.transactional_id is not None:
+        name, kind = request.transactional_id, ResourceType.TRANSACTIONAL_ID
+        is_allowed = access.allows(Operation.WRITE, kind, name)
+        return ErrorCode.NONE if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    is_allowed = access.shows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME) or (
+        access.allows_any(Operation.WRITE, ResourceType.TOPIC)
+    )
+    return ErrorCode.NONE if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+guard = request_needs(
+    API.INIT_PRODUCER_ID, checked_by(_rights), refuse=lambda request, code, context: _refused(code)
+)
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:

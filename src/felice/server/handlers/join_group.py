@@ -4,13 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
+from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import Handle, permission, request_needs
 from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _NULL_NAME_SINCE = 7
+
+
+def _refused(request: JoinGroupRequest, code: ErrorCode, context: RequestContext) -> JoinGroupResponse:
+    name = None if context.version >= _NULL_NAME_SINCE else ""
+    return JoinGroupResponse(error_code=code, protocol_name=name)
+
+
+_reads = request_needs(API.JOIN_GROUP, permission(Operation.READ, ResourceType.GROUP), refuse=_refused)
+
+
+def guard(
+    handle: Handle[JoinGroupRequest, JoinGroupResponse],
+) -> Handle[JoinGroupRequest, JoinGroupResponse]:
+    """Also a refused client has used the coordinator that it looked up."""
+    checked = _reads(handle)
+
+    async def guarded(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
+        context.services.coordinators.lookups.on_group_request(context)
+        return await checked(request, context)
+
+    return guarded
 
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:

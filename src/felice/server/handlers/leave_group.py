@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import permission, request_needs
 from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _MANY_MEMBERS_SINCE = 3
+
+guard = request_needs(API.LEAVE_GROUP, permission(Operation.READ, ResourceType.GROUP))
 
 
 async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.describe_configs import ResourceType
 from felice.protocol.messages.list_config_resources import (
@@ -14,9 +15,13 @@ from felice.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(API.LIST_CONFIG_RESOURCES, cluster_permission(Operation.DESCRIBE_CONFIGS))
 
 
 async def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from felice.log.answers import TimestampOffset
 from felice.log.errors import CorruptLog
 from felice.log.timestamps import BatchSearch, Find
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -32,6 +33,8 @@ from felice.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from felice.replication.partition import Partition
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import items_need, permission
 from felice.server.flow.pace import each_partition, paced
 
 if TYPE_CHECKING:
@@ -52,6 +55,8 @@ _SINCE = {
     LATEST_TIERED_TIMESTAMP: 9,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
+
+guard = items_need(API.LIST_OFFSETS, permission(Operation.DESCRIBE, ResourceType.TOPIC))
 
 
 async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.metadata import PartitionImage, TopicImage
+from felice.protocol.api import API
 from felice.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(API.LIST_PARTITION_REASSIGNMENTS, cluster_permission(Operation.DESCRIBE), has_rows=True)
 
 
 async def handle(

@@ -30,7 +30,7 @@ from felice.security.acl import CLUSTER_NAME, Operation, ResourceType
 from felice.server.flow.pace import each
 from felice.server.requests.large_answers import each_alone
 from felice.server.requests.mutations import Mutations
-from felice.server.security.access_control import cluster_operations
+from felice.server.security.access_control import cluster_operations, in_handler
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # From this version on a request may name a topic by its id, with the name None.
 _ASK_BY_ID_FROM = 12
+
+guard = in_handler  # DESCRIBE of each topic; CREATE for those that it creates
 
 
 async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:

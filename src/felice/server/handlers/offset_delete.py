@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import all_of, items_need, permission, request_needs
 from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = all_of(
+    request_needs(API.OFFSET_DELETE, permission(Operation.DELETE, ResourceType.GROUP)),
+    items_need(API.OFFSET_DELETE, permission(Operation.READ, ResourceType.TOPIC), handles_none=True),
+)
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:

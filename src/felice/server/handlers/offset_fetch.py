@@ -9,9 +9,12 @@ moves. A request for all partitions names none, and from version 8 on only the g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import compress, islice
+from typing import TYPE_CHECKING, TypeAlias
 
 from felice.coordinator.group.offsets.commits import NO_OFFSET
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -21,15 +24,106 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import (
+    Handle,
+    all_of,
+    by_version,
+    codes_of,
+    items_need,
+    permission,
+    request_needs,
+    rows_need,
+    topic_name,
+)
+from felice.server.access.refusals import row_of
 from felice.server.flow.pace import each_answer
 from felice.server.requests.group_client import client_of
+from felice.server.requests.large_answers import each_alone
 from felice.server.requests.requested_groups import distinct
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
 
 _MANY_GROUPS_SINCE = 8
+_Handle: TypeAlias = "Handle[OffsetFetchRequest, OffsetFetchResponse]"
+
+_OF_GROUP = permission(Operation.DESCRIBE, ResourceType.GROUP)
+_OF_TOPIC = permission(Operation.DESCRIBE, ResourceType.TOPIC)
+_REFUSED = {"committed_offset": NO_OFFSET}
+
+
+def _describes_topics(handle: _Handle) -> _Handle:
+    """Before version 8: where all topics are requested, those that the client may not see are left out."""
+    checked = items_need(API.OFFSET_FETCH, _OF_TOPIC, version=_MANY_GROUPS_SINCE - 1, fields=_REFUSED)(handle)
+    shown = rows_need(
+        API.OFFSET_FETCH, Operation.DESCRIBE, ResourceType.TOPIC, version=_MANY_GROUPS_SINCE - 1
+    )(handle)
+    return lambda request, context: (shown if request.topics is None else checked)(request, context)
+
+
+def _describes_topics_of_groups(handle: _Handle) -> _Handle:
+    """The same from version 8 on, for each group."""
+    check = _OF_TOPIC(OffsetFetchRequestTopics)
+
+    async def guarded(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        asked = [topic for group in request.groups for topic in group.topics or ()]
+        codes = await codes_of(asked, check, context)
+        request.groups = distinct(request.groups)
+        denied = _take_denied(request.groups, iter(codes))
+        answer = await handle(request, context)
+        unfiltered = []
+        for row, refused in zip(answer.groups, denied, strict=True):
+            if refused is None:
+                unfiltered.append(row)
+            elif not row.error_code:
+                row.topics = [*row.topics, *refused]
+        await _take_hidden(unfiltered, context)
+        return answer
+
+    return guarded
+
+
+def _take_denied(
+    groups: Iterable[OffsetFetchRequestGroup], codes: Iterator[ErrorCode]
+) -> list[list[OffsetFetchResponseTopics] | None]:
+    """Removes the topics without permission from the groups of a request.
+
+    Returns the rows of these topics for each group, or None for a group of which all topics are requested.
+    """
+    denied: list[list[OffsetFetchResponseTopics] | None] = []
+    refuse = row_of(OffsetFetchRequestTopics, OffsetFetchResponseTopics, _MANY_GROUPS_SINCE, _REFUSED)
+    for group in groups:
+        if group.topics is None:
+            denied.append(None)
+            continue
+        found = list(zip(group.topics, islice(codes, len(group.topics)), strict=True))
+        group.topics = [topic for topic, code in found if code == ErrorCode.NONE]
+        denied.append([refuse(topic, code) for topic, code in found if code != ErrorCode.NONE])
+    return denied
+
+
+async def _take_hidden(rows: list[OffsetFetchResponseGroup], context: RequestContext) -> None:
+    """Removes the topics that the client may not see."""
+    access = context.access
+
+    def is_shown(topic: OffsetFetchResponseTopics) -> bool:
+        name = topic_name(topic, context)
+        return name is not None and access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    are_shown = iter(await each_alone([topic for row in rows for topic in row.topics], is_shown, context))
+    for row in rows:
+        row.topics = list(compress(row.topics, islice(are_shown, len(row.topics))))
+
+
+# Each group and each of its topics need DESCRIBE.
+guard = by_version(
+    _MANY_GROUPS_SINCE,
+    all_of(items_need(API.OFFSET_FETCH, _OF_GROUP), _describes_topics_of_groups),
+    all_of(request_needs(API.OFFSET_FETCH, _OF_GROUP, fields=_REFUSED), _describes_topics),
+)
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -16,10 +17,17 @@ from felice.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import cluster_permission_or, items_need, permission
 from felice.server.flow.pace import each_partition
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = items_need(
+    API.OFFSET_FOR_LEADER_EPOCH,
+    cluster_permission_or(Operation.CLUSTER_ACTION, permission(Operation.DESCRIBE, ResourceType.TOPIC)),
+)
 
 
 async def handle(

@@ -21,6 +21,7 @@ from felice.coordinator.transaction.metadata import V1, V2
 from felice.coordinator.transaction.shard import Identity
 from felice.dataclass import dataclass
 from felice.log.answers import AppendInfo
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -50,12 +51,15 @@ from felice.records.validate import (
     only_batch,
 )
 from felice.replication.partition import ACKS_ALL, Partition
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import Handle, all_of, checked_by, items_need, permission, request_needs
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
 from felice.server.flow.pace import held, paced
 from felice.server.writes.admission import Agreement, Flow, QueuedWrite
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+    from felice.server.security.access_control import Access
 
 # Kafka's own admin client may write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
@@ -116,6 +120,43 @@ class _LargeBatch:
 _Writes: TypeAlias = dict[tuple[int, int], dict[TopicPartition, Partition]]
 """The partitions here to which each producer id and epoch write. A client's request has only one."""
 _NO_TRANSACTION = Agreement()
+
+
+def _transactional_rights(request: ProduceRequest, context: RequestContext, access: Access) -> ErrorCode:
+    batches = (data.records for topic in request.topic_data for data in topic.partition_data)
+    if not any(records is not None and has_transactional_flag(records) for records in batches):
+        return ErrorCode.NONE
+    name = request.transactional_id
+    if name is not None and access.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return ErrorCode.NONE
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+_REFUSED = {"base_offset": -1, "error_message": None}
+_with_rights = all_of(
+    request_needs(API.PRODUCE, checked_by(_transactional_rights), fields=_REFUSED),
+    items_need(API.PRODUCE, permission(Operation.WRITE, ResourceType.TOPIC), fields=_REFUSED),
+)
+
+
+def guard(handle: Handle[ProduceRequest, ProduceAnswer]) -> Handle[ProduceRequest, ProduceAnswer]:
+    """With acks=0 there is no response to refuse in: the connection is closed."""
+
+    async def answered(request: ProduceRequest, context: RequestContext) -> ProduceResponse:
+        answer = await handle(request, context)
+        return ProduceResponse() if isinstance(answer, NoReply) else answer
+
+    checked = _with_rights(answered)
+
+    async def guarded(request: ProduceRequest, context: RequestContext) -> ProduceAnswer:
+        answer = await checked(request, context)
+        if request.acks != 0:
+            return answer
+        if answer.responses:
+            raise CloseConnection("produce with acks=0 was not authorised")
+        return NO_REPLY
+
+    return guarded
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | NoReply:

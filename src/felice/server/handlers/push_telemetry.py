@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from felice.server.requests.selectors import selectors_of
+from felice.server.security.access_control import open_to_all
 from felice.server.telemetry.clients import Push
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = open_to_all
 
 
 async def handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from felice.server.security.access_control import open_to_all
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = open_to_all
 
 
 async def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import permission, request_needs
 from felice.server.requests.group_client import client_of, names_protocol
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+
+def _group(request: SyncGroupRequest, context: RequestContext) -> str | None:
+    """None if the request does not name its protocol: as in Kafka, it is refused for that before."""
+    return request.group_id if names_protocol(request, context.version) else None
+
+
+guard = request_needs(API.SYNC_GROUP, permission(Operation.READ, ResourceType.GROUP, _group))
 
 
 async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from felice.protocol.api import API, Api
@@ -82,7 +83,23 @@ class Handlers(dict[int, Handle]):
     """Handlers by API key. One is imported when it is first called: most brokers never need most of them."""
 
     def __missing__(self, api_key: int) -> Handle:
-        module = import_module(f"felice.server.handlers.{MODULES[OFFERED[api_key]]}")
-        handle: Handle = module.handle
+        handle: Handle = _module(api_key).handle
         self[api_key] = handle
         return handle
+
+
+class GuardedHandlers(dict[int, Handle]):
+    """The same behind the guards of their modules. A handler without a guard is not found."""
+
+    def __init__(self, handlers: Mapping[int, Handle]) -> None:
+        super().__init__()
+        self._handlers = handlers
+
+    def __missing__(self, api_key: int) -> Handle:
+        guard: Callable[[Handle], Handle] = _module(api_key).guard
+        self[api_key] = guarded = guard(self._handlers[api_key])
+        return guarded
+
+
+def _module(api_key: int) -> ModuleType:
+    return import_module(f"felice.server.handlers.{MODULES[OFFERED[api_key]]}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from felice.controller.topic_names import CONSUMER_OFFSETS
 from felice.coordinator.transaction.shard import Identity
 from felice.env.begun import begin, ended
+from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -17,6 +18,8 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from felice.protocol.topic_partition import TopicPartition
+from felice.security.acl import Operation, ResourceType
+from felice.server.access.guards import all_of, items_need, permission, request_needs
 from felice.server.requests.commit_parts import commit_in_parts
 from felice.server.writes.admission import Flow, QueuedWrite
 
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
 
 _ABORTABLE_SINCE = 4
 _ADDS_SINCE = 5
+
+guard = all_of(
+    request_needs(API.TXN_OFFSET_COMMIT, permission(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)),
+    request_needs(API.TXN_OFFSET_COMMIT, permission(Operation.READ, ResourceType.GROUP)),
+    items_need(API.TXN_OFFSET_COMMIT, permission(Operation.READ, ResourceType.TOPIC)),
+)
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:

@@ -9,15 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from felice.controller.features import FeatureChange
+from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from felice.security.acl import Operation
+from felice.server.access.guards import cluster_permission, request_needs
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+
+guard = request_needs(API.UPDATE_FEATURES, cluster_permission(Operation.ALTER))
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from felice.config import BrokerConfig, shortened
 from felice.protocol.api import API
@@ -28,6 +28,8 @@ TRACE = 5
 logging.addLevelName(TRACE, "TRACE")
 MAX_LINES = 100
 _SEVERAL = "*any*"
+
+H = TypeVar("H")
 
 
 class Access(Protocol):
@@ -132,6 +134,16 @@ class _ByRules:
             f"on resource = {kind.text}:LITERAL:{shortened(name)} for request = {api.name if api else self._api_key} "
             f"with resourceRefCount = 1 based on rule {decision.reason}",
         )
+
+
+def open_to_all(handle: H) -> H:
+    """The guard of handlers that need no permission."""
+    return handle
+
+
+def in_handler(handle: H) -> H:
+    """The guard of handlers that check permissions themselves, with `context.access`."""
+    return handle
 
 
 class AccessControl:

@@ -21,9 +21,9 @@ from felice.protocol.messages.delete_groups import (
 from felice.protocol.messages.join_group import JoinGroupRequest
 from felice.protocol.messages.produce import ProduceRequest, TopicProduceData
 from felice.security.acl import Operation, ResourceType
-from felice.server.access.table import GUARDS, GuardedHandlers
 from felice.server.context import NO_REPLY, CloseConnection
 from felice.server.flow import pace
+from felice.server.handlers.table import GuardedHandlers
 from felice.server.security.access_control import EVERYTHING
 
 
@@ -78,7 +78,7 @@ def deleting(seen: list[list[str]]) -> Callable[[Any, Any], Coroutine[Any, Any, 
 
 def guard(api: Api) -> Any:
     """The guard of an API, for the contexts of this module."""
-    return GUARDS[api]
+    return lambda request, context, handle: GuardedHandlers({api.key: handle})[api.key](request, context)
 
 
 def codes(answer: DeleteGroupsResponse) -> dict[str, int]:
@@ -182,7 +182,7 @@ def test_a_member_that_is_refused_has_used_its_coordinator() -> None:
     assert context.events == ["group request"]
 
 
-def test_an_api_without_a_guard_has_no_handler() -> None:
+def test_an_api_that_is_not_offered_has_no_handler() -> None:
     def handle(request: Any, context: Any) -> Any:
         raise AssertionError("it must not be called")
 
