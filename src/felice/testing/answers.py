@@ -10,78 +10,19 @@ How:        where requests go to partitions, the handler itself builds the respo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
-from felice.protocol.api import API, Api
+from felice.protocol.api import API, Api, TypedApi
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTopicResult,
-)
-from felice.protocol.messages.alter_configs import (
-    AlterConfigsRequest,
-    AlterConfigsResourceResponse,
-    AlterConfigsResponse,
-)
-from felice.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopicResult,
-)
-from felice.protocol.messages.create_topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from felice.protocol.messages.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
-from felice.protocol.messages.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
 from felice.protocol.messages.fetch import FetchRequest, FetchResponse
-from felice.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResourceResponse,
-)
-from felice.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from felice.protocol.messages.metadata import MetadataRequest
-from felice.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from felice.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
-)
-from felice.protocol.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
 from felice.protocol.primitives import ZERO_UUID
 from felice.protocol.schema import schema_of
 from felice.replication.partition import Partition
 from felice.replication.partitions import Partitions
+from felice.server.access import refusals
 from felice.server.context import RequestContext
 from felice.server.handlers.table import Handle
 from felice.server.services import Services
@@ -142,13 +83,19 @@ _READS = {
         API.API_VERSIONS,
     )
 }
+# APIs whose error responses follow from the request and the schemas, with the error in their rows.
+_IN_ROWS: tuple[Api, ...] = (
+    *(API.OFFSET_COMMIT, API.TXN_OFFSET_COMMIT, API.ADD_PARTITIONS_TO_TXN, API.WRITE_TXN_MARKERS),
+    *(API.CREATE_TOPICS, API.CREATE_PARTITIONS, API.DELETE_TOPICS, API.DELETE_GROUPS),
+    *(API.ALTER_CONFIGS, API.INCREMENTAL_ALTER_CONFIGS),
+)
 # APIs whose rows of topics must be empty beside an error.
 _EMPTIED = {API.METADATA.key, API.DESCRIBE_TOPIC_PARTITIONS.key}
 
 
 def check_can_fail(api: Api) -> None:
     """Raise `ValueError` for an API whose error responses are not described here."""
-    described = BY_PARTITION | _READS | _FROM_REQUEST.keys()
+    described = BY_PARTITION | _READS | {row.key for row in _IN_ROWS}
     if api.key not in described and not _has_its_own_error(api):
         raise ValueError(f"{api.name} cannot be made to fail; drop, delay and black_hole work with it")
 
@@ -194,8 +141,15 @@ async def refused(fault: Fault, handle: Handle, request: object, context: Reques
         return await handle(request, _refusing(context, fault.topic, fault.error))
     if api.key in _READS:
         return overwritten(fault, await handle(request, context), context)
-    build = _FROM_REQUEST.get(api.key)
-    return build(request, fault.error) if build else api.refusal(fault.error)
+    if isinstance(request, JoinGroupRequest):
+        # Before version 7 the name may not be null.
+        return JoinGroupResponse(error_code=fault.error, member_id=request.member_id, protocol_name="")
+    if api in _IN_ROWS:
+        # The rows of AddPartitionsToTxn have another name for the error, so that only the error of the whole is set.
+        fields = {"error_code": 0} if api is API.ADD_PARTITIONS_TO_TXN else {"error_message": MESSAGE}
+        typed = cast("TypedApi[object, object]", api)
+        return refusals.refused(typed, request, fault.error, context.version, fields, has_rows=True)
+    return api.refusal(fault.error)
 
 
 def overwritten(fault: Fault, response: object, context: RequestContext) -> object:
@@ -281,161 +235,3 @@ def with_own_rows(context: RequestContext) -> RequestContext:
 
 def _with_services(context: RequestContext, services: Services) -> RequestContext:
     return RequestContext(services, context.api_key, context.version, context.client_id, context.session)
-
-
-# Responses from the request alone
-
-
-def _offset_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    topics = [
-        OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                OffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
-                for row in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return OffsetCommitResponse(topics=topics)
-
-
-def _txn_offset_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    topics = [
-        TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                TxnOffsetCommitResponsePartition(partition_index=row.partition_index, error_code=error)
-                for row in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return TxnOffsetCommitResponse(topics=topics)
-
-
-def _add_partitions_to_txn(
-    request: AddPartitionsToTxnRequest, error: ErrorCode
-) -> AddPartitionsToTxnResponse:
-    def rows(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopicResult]:
-        return [
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=error)
-                    for number in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=rows(request.v3_and_below_topics),
-        results_by_transaction=[
-            AddPartitionsToTxnResult(transactional_id=row.transactional_id, topic_results=rows(row.topics))
-            for row in request.transactions
-        ],
-    )
-
-
-def _write_txn_markers(request: WriteTxnMarkersRequest, error: ErrorCode) -> WriteTxnMarkersResponse:
-    markers = [
-        WritableTxnMarkerResult(
-            producer_id=marker.producer_id,
-            topics=[
-                WritableTxnMarkerTopicResult(
-                    name=topic.name,
-                    partitions=[
-                        WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
-                        for number in topic.partition_indexes
-                    ],
-                )
-                for topic in marker.topics
-            ],
-        )
-        for marker in request.markers
-    ]
-    return WriteTxnMarkersResponse(markers=markers)
-
-
-def _create_topics(request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
-    rows = [
-        CreatableTopicResult(name=topic.name, error_code=error, error_message=MESSAGE)
-        for topic in request.topics
-    ]
-    return CreateTopicsResponse(topics=rows)
-
-
-def _create_partitions(request: CreatePartitionsRequest, error: ErrorCode) -> CreatePartitionsResponse:
-    rows = [
-        CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=MESSAGE)
-        for topic in request.topics
-    ]
-    return CreatePartitionsResponse(results=rows)
-
-
-def _delete_topics(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
-    asked: Iterable[tuple[str | None, UUID]] = [
-        *((name, ZERO_UUID) for name in request.topic_names),
-        *((topic.name, topic.topic_id) for topic in request.topics),
-    ]
-    rows = [
-        DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=MESSAGE)
-        for name, topic_id in asked
-    ]
-    return DeleteTopicsResponse(responses=rows)
-
-
-def _delete_groups(request: DeleteGroupsRequest, error: ErrorCode) -> DeleteGroupsResponse:
-    rows = [DeletableGroupResult(group_id=name, error_code=error) for name in request.groups_names]
-    return DeleteGroupsResponse(results=rows)
-
-
-def _alter_configs(request: AlterConfigsRequest, error: ErrorCode) -> AlterConfigsResponse:
-    rows = [
-        AlterConfigsResourceResponse(
-            error_code=error,
-            error_message=MESSAGE,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource in request.resources
-    ]
-    return AlterConfigsResponse(responses=rows)
-
-
-def _incremental_alter_configs(
-    request: IncrementalAlterConfigsRequest, error: ErrorCode
-) -> IncrementalAlterConfigsResponse:
-    rows = [
-        IncrementalResourceResponse(
-            error_code=error,
-            error_message=MESSAGE,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource in request.resources
-    ]
-    return IncrementalAlterConfigsResponse(responses=rows)
-
-
-def _join_group(request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
-    # Before version 7 the name may not be null.
-    return JoinGroupResponse(error_code=error, member_id=request.member_id, protocol_name="")
-
-
-# The key decides the type of the request.
-_FROM_REQUEST: dict[int, Callable[[Any, ErrorCode], object]] = {
-    API.OFFSET_COMMIT.key: _offset_commit,
-    API.TXN_OFFSET_COMMIT.key: _txn_offset_commit,
-    API.ADD_PARTITIONS_TO_TXN.key: _add_partitions_to_txn,
-    API.WRITE_TXN_MARKERS.key: _write_txn_markers,
-    API.CREATE_TOPICS.key: _create_topics,
-    API.CREATE_PARTITIONS.key: _create_partitions,
-    API.DELETE_TOPICS.key: _delete_topics,
-    API.DELETE_GROUPS.key: _delete_groups,
-    API.ALTER_CONFIGS.key: _alter_configs,
-    API.INCREMENTAL_ALTER_CONFIGS.key: _incremental_alter_configs,
-    API.JOIN_GROUP.key: _join_group,
-}
