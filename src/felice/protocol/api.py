@@ -114,9 +114,13 @@ class Api:
         """The class of its responses."""
         return self._message("Response")
 
+    @property
+    def module(self) -> str:
+        """The name of the modules of its messages and of its handler: `end_txn` for EndTxn."""
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.name)[1:]
+
     def _message(self, suffix: str) -> type[Any]:
-        module = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.name)
-        messages = import_module(f"felice.protocol.messages.{module[1:]}")
+        messages = import_module(f"felice.protocol.messages.{self.module}")
         found: type[Any] = getattr(messages, self.name + suffix)
         return found
 

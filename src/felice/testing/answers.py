@@ -37,36 +37,6 @@ _OF_FETCH_SESSIONS = {
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 }
-# The path to the rows with errors, for APIs whose error is not at the top of the response.
-_ERRORS_AT: dict[int, tuple[str, ...]] = {
-    API.PRODUCE.key: ("responses", "partition_responses"),
-    API.FETCH.key: ("responses", "partitions"),
-    API.LIST_OFFSETS.key: ("topics", "partitions"),
-    API.OFFSET_FOR_LEADER_EPOCH.key: ("topics", "partitions"),
-    API.DELETE_RECORDS.key: ("topics", "partitions"),
-    API.OFFSET_COMMIT.key: ("topics", "partitions"),
-    API.TXN_OFFSET_COMMIT.key: ("topics", "partitions"),
-    API.ADD_PARTITIONS_TO_TXN.key: ("results_by_topic_v3_and_below", "results_by_partition"),
-    API.WRITE_TXN_MARKERS.key: ("markers", "topics", "partitions"),
-    API.DESCRIBE_PRODUCERS.key: ("topics", "partitions"),
-    API.DESCRIBE_TRANSACTIONS.key: ("transaction_states",),
-    API.METADATA.key: ("topics",),
-    API.DESCRIBE_TOPIC_PARTITIONS.key: ("topics",),
-    API.CREATE_TOPICS.key: ("topics",),
-    API.CREATE_PARTITIONS.key: ("results",),
-    API.DELETE_TOPICS.key: ("responses",),
-    API.OFFSET_FETCH.key: ("groups",),
-    API.FIND_COORDINATOR.key: ("coordinators",),
-    API.DESCRIBE_GROUPS.key: ("groups",),
-    API.DELETE_GROUPS.key: ("results",),
-    API.DESCRIBE_CONFIGS.key: ("results",),
-    API.ALTER_CONFIGS.key: ("responses",),
-    API.INCREMENTAL_ALTER_CONFIGS.key: ("responses",),
-}
-# Where a later version has them elsewhere: the first such version, and the path.
-_ERRORS_MOVED: dict[int, tuple[int, tuple[str, ...]]] = {
-    API.ADD_PARTITIONS_TO_TXN.key: (4, ("results_by_transaction", "topic_results", "results_by_partition")),
-}
 _READS = {
     api.key
     for api in (
@@ -164,12 +134,26 @@ def overwritten(fault: Fault, response: object, context: RequestContext) -> obje
     return response
 
 
-def _errors_at(api: Api, version: int) -> tuple[str, ...]:
-    since, moved = _ERRORS_MOVED.get(api.key, (0, ()))
-    return moved if moved and version >= since else _ERRORS_AT.get(api.key, ())
+def _errors_at(api: Api, version: int) -> list[str]:
+    """The path to the rows with errors; empty for the response itself."""
+    if api is API.METADATA:
+        return ["topics"]
+    path: list[str] = []
+    cls = api.response
+    # These have their errors in rows also where the whole response has one.
+    while not _has_error(cls, version) or (not path and api in (*_IN_ROWS, API.FETCH)):
+        rows = refusals.rows_in(cls, version)
+        path.append(rows.name)
+        cls = refusals.class_in(rows)
+    return path
 
 
-def _rows(response: object, path: tuple[str, ...], topic: str | None, services: Services) -> list[object]:
+def _has_error(cls: type, version: int) -> bool:
+    names = ("error_code", "partition_error_code")
+    return any(field.name in names and version in field.versions for field in schema_of(cls).fields)
+
+
+def _rows(response: object, path: list[str], topic: str | None, services: Services) -> list[object]:
     if not path:
         return [response]
     rows = list(getattr(response, path[0]))
