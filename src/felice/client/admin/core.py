@@ -38,7 +38,7 @@ from felice.client.admin.model import (
 )
 from felice.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from felice.client.admin.results import Results, WorkTime
-from felice.client.admin.retries import DEFAULT_TIMEOUT_S
+from felice.client.admin.retries import DEFAULT_TIMEOUT_S, by_itself, with_values
 from felice.client.admin.scram import UserScramCredentialAlteration, UserScramCredentialsDescription
 from felice.client.admin.tokens import TokenCalls
 from felice.client.admin.transaction_calls import TransactionCalls
@@ -67,9 +67,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         """Create topics. Returns None or the error by topic."""
         work = WorkTime(timeout_s, operation_s)
         return await self._each(
-            {topic.topic: topic for topic in new},
-            lambda some: topics.create_topics(self.cluster, some, work, validate_only),
-            timeout_s,
+            {topic.topic: topic for topic in new}, timeout_s, topics.create_topics, work, validate_only
         )
 
     async def delete_topics(
@@ -77,11 +75,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     ) -> Results:
         """Delete topics and their records. Returns None or the error by topic."""
         work = WorkTime(timeout_s, operation_s)
-        return await self._each(
-            {name: name for name in names},
-            lambda some: topics.delete_topics(self.cluster, some, work),
-            timeout_s,
-        )
+        return await self._each(by_itself(names), timeout_s, topics.delete_topics, work)
 
     async def create_partitions(
         self,
@@ -94,9 +88,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         """Add partitions up to each topic's `new_total_count`. Returns None or the error by topic."""
         work = WorkTime(timeout_s, operation_s)
         return await self._each(
-            {topic.topic: topic for topic in wanted},
-            lambda some: topics.create_partitions(self.cluster, some, work, validate_only),
-            timeout_s,
+            {topic.topic: topic for topic in wanted}, timeout_s, topics.create_partitions, work, validate_only
         )
 
     async def describe_topics(
@@ -107,9 +99,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     ) -> Results:
         """Return `TopicDescription` or the error by topic."""
         return await self._each(
-            {name: name for name in names},
-            lambda some: topics.describe_topics(self.cluster, some, include_authorized_operations),
-            timeout_s,
+            by_itself(names), timeout_s, topics.describe_topics, include_authorized_operations
         )
 
     async def metadata(
@@ -146,13 +136,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
         """Return `ListOffsetsResultInfo` or the error by partition."""
-        return await self._each(
-            {partition: partition for partition in timestamps},
-            lambda some: topics.list_offsets(
-                self.cluster, {partition: timestamps[partition] for partition in some}, isolation_level
-            ),
-            timeout_s,
-        )
+        return await self._each(with_values(timestamps), timeout_s, topics.list_offsets, isolation_level)
 
     async def delete_records(
         self,
@@ -163,13 +147,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     ) -> Results:
         """Delete all records before the given offsets. Returns `DeletedRecords` or the error by partition."""
         work = WorkTime(timeout_s, operation_s)
-        return await self._each(
-            {partition: partition for partition in offsets},
-            lambda some: topics.delete_records(
-                self.cluster, {partition: offsets[partition] for partition in some}, work
-            ),
-            timeout_s,
-        )
+        return await self._each(with_values(offsets), timeout_s, topics.delete_records, work)
 
     # Configs
 
@@ -177,11 +155,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, resources: Iterable[ConfigResource], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
         """Return `{name: ConfigEntry}` or the error by resource."""
-        return await self._each(
-            {resource: resource for resource in resources},
-            lambda some: configs.describe_configs(self.cluster, some),
-            timeout_s,
-        )
+        return await self._each(by_itself(resources), timeout_s, configs.describe_configs)
 
     async def alter_configs(
         self,
@@ -190,11 +164,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         validate_only: bool = False,
     ) -> Results:
         """Replace the whole set of configs of each resource. Returns None or the error by resource."""
-        return await self._each(
-            {resource: resource for resource in resources},
-            lambda some: configs.alter_configs(self.cluster, some, validate_only),
-            timeout_s,
-        )
+        return await self._each(by_itself(resources), timeout_s, configs.alter_configs, validate_only)
 
     async def incremental_alter_configs(
         self,
@@ -204,18 +174,14 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     ) -> Results:
         """Apply the changes in `incremental_configs`, no others. Returns None or the error by resource."""
         return await self._each(
-            {resource: resource for resource in resources},
-            lambda some: configs.incremental_alter_configs(self.cluster, some, validate_only),
-            timeout_s,
+            by_itself(resources), timeout_s, configs.incremental_alter_configs, validate_only
         )
 
     # Access rules
 
     async def create_acls(self, rules: Iterable[AclBinding], timeout_s: float = DEFAULT_TIMEOUT_S) -> Results:
         """Create access rules. Returns None or the error by rule."""
-        return await self._each(
-            {rule: rule for rule in rules}, lambda some: acls.create_acls(self.cluster, some), timeout_s
-        )
+        return await self._each(by_itself(rules), timeout_s, acls.create_acls)
 
     async def describe_acls(
         self, wanted: AclBindingFilter, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -227,11 +193,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, filters: Iterable[AclBindingFilter], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
         """Delete matching access rules. Returns the deleted rules or the error by filter."""
-        return await self._each(
-            {chosen: chosen for chosen in filters},
-            lambda some: acls.delete_acls(self.cluster, some),
-            timeout_s,
-        )
+        return await self._each(by_itself(filters), timeout_s, acls.delete_acls)
 
     # Quotas
 
@@ -250,8 +212,9 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         """Set and remove quotas. Returns None or the error by entity."""
         return await self._each(
             {one.entity: one for one in alterations},
-            lambda some: quotas.alter_client_quotas(self.cluster, some, validate_only=validate_only),
             timeout_s,
+            quotas.alter_client_quotas,
+            validate_only=validate_only,
         )
 
     # Users
@@ -329,13 +292,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     ) -> Results:
         """Start to reassign partitions (None cancels a reassignment). Returns None or the error by partition."""
         timeout_ms = int(timeout_s * 1000)
-        return await self._each(
-            {partition: partition for partition in wanted},
-            lambda some: leadership.alter_reassignments(
-                self.cluster, {partition: wanted[partition] for partition in some}, timeout_ms
-            ),
-            timeout_s,
-        )
+        return await self._each(with_values(wanted), timeout_s, leadership.alter_reassignments, timeout_ms)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[Partition] | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -360,11 +317,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         async with limited(timeout_s):
             if brokers is None:
                 brokers = [node.id for node in (await self.describe_cluster(timeout_s)).nodes]
-            return await self._each(
-                {broker: broker for broker in brokers},
-                lambda some: log_dirs.describe_log_dirs(self.cluster, some, names),
-                timeout_s,
-            )
+            return await self._each(by_itself(brokers), timeout_s, log_dirs.describe_log_dirs, names)
 
     async def alter_replica_log_dirs(
         self, broker: int, wanted: Mapping[Partition, str], timeout_s: float = DEFAULT_TIMEOUT_S

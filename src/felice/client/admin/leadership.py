@@ -5,7 +5,7 @@ Each function sends one request and returns a result or an error per partition; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from felice.client.admin.enumerations import ElectionType
 from felice.client.admin.model import PartitionReassignment
@@ -49,9 +49,10 @@ async def elect_leaders(
 
 
 async def alter_reassignments(
-    cluster: Cluster, wanted: Mapping[Partition, Sequence[int] | None], timeout_ms: int
+    cluster: Cluster, asked: Iterable[tuple[Partition, Sequence[int] | None]], timeout_ms: int
 ) -> Results:
     """Start to reassign partitions (None cancels a reassignment). Returns None or the error by partition."""
+    wanted = dict(asked)
     topics = [
         ReassignableTopic(
             name=topic,

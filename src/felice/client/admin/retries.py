@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Self, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from felice.client.admin.results import Results
 from felice.client.error import KafkaError, KafkaException, kafka_exception
@@ -22,6 +23,7 @@ from felice.protocol.errors import ErrorCode
 
 K = TypeVar("K")
 T = TypeVar("T")
+P = ParamSpec("P")
 
 DEFAULT_TIMEOUT_S = 60.0
 
@@ -92,17 +94,22 @@ class RetryingCalls:
             raise
 
     async def _each(
-        self, items: Mapping[K, T], ask: Callable[[list[T]], Awaitable[Results]], timeout_s: float
+        self,
+        items: Mapping[K, T],
+        timeout_s: float,
+        ask: Callable[Concatenate[Cluster, list[T], P], Awaitable[Results]],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Results:
-        """Send a request for all items, and repeat it for the items with a transient error."""
+        """Call `ask` with the cluster, all items and the arguments. Repeat it for the items with a transient error."""
         left = dict(items)
         results: Results = {}
         attempt = 0
         async with limited(timeout_s):
             while left:
-                asked = list(left.values())
+                asking = partial(ask, self.cluster, list(left.values()), *args, **kwargs)
                 try:
-                    answers = await self._round(lambda asked=asked: ask(asked), attempt, timeout_s)  # type: ignore[misc]
+                    answers = await self._round(asking, attempt, timeout_s)
                 except KafkaException as error:
                     if attempt == 0:
                         raise
@@ -130,6 +137,16 @@ class RetryingCalls:
                 await asyncio.sleep(backoff_s(attempt - 1, 100, 1000, self._settings.env.random))
                 await self.cluster.refresh([])
         return await self._retrying(ask, timeout_s)
+
+
+def by_itself(items: Iterable[K]) -> dict[K, K]:
+    """Items that are their own keys."""
+    return {item: item for item in items}
+
+
+def with_values(values: Mapping[K, T]) -> dict[K, tuple[K, T]]:
+    """Items that are keys with their values."""
+    return {key: (key, value) for key, value in values.items()}
 
 
 def _timed_out(result: object) -> bool:

@@ -5,7 +5,7 @@ Each function sends one request and returns a result or an error per item; `aio.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from felice.client.admin.enumerations import authorized_operations
 from felice.client.admin.model import (
@@ -153,9 +153,10 @@ def _unknown_node(number: int) -> Node:
 
 
 async def list_offsets(
-    cluster: Cluster, timestamps: Mapping[Partition, int], isolation_level: int
+    cluster: Cluster, asked: Iterable[tuple[Partition, int]], isolation_level: int
 ) -> Results:
-    """Return `ListOffsetsResultInfo` or the error by partition."""
+    """Look for timestamps. Return `ListOffsetsResultInfo` or the error by partition."""
+    timestamps = dict(asked)
     led, errors = await by_leader(cluster, timestamps)
 
     async def ask(node_id: int, partitions: list[Partition]) -> Results:
@@ -172,8 +173,9 @@ async def list_offsets(
     return errors | await from_each(led, ask)
 
 
-async def delete_records(cluster: Cluster, offsets: Mapping[Partition, int], work: WorkTime) -> Results:
+async def delete_records(cluster: Cluster, asked: Iterable[tuple[Partition, int]], work: WorkTime) -> Results:
     """Delete the records before the offsets; -1 deletes all up to the high watermark."""
+    offsets = dict(asked)
     led, errors = await by_leader(cluster, offsets)
 
     async def ask(node_id: int, partitions: list[Partition]) -> Results:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from felice.client.admin import transactions
 from felice.client.admin.model import (
@@ -14,7 +13,7 @@ from felice.client.admin.model import (
     TransactionState,
 )
 from felice.client.admin.results import Results
-from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
+from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls, by_itself
 from felice.client.arguments import takes_lists
 from felice.client.model import Partition
 
@@ -50,11 +49,9 @@ class TransactionCalls(RetryingCalls):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Results:
         """Return `[ProducerState]` or the error by partition, from the leader or from the given broker."""
-        wanted = {partition: partition for partition in partitions}
+        wanted = by_itself(partitions)
         if broker_id is None:
-            return await self._each(
-                wanted, lambda some: transactions.describe_producers(self.cluster, some, None), timeout_s
-            )
+            return await self._each(wanted, timeout_s, transactions.describe_producers, None)
         # A retry does not help against a broker without a replica.
         return await self._retrying(
             lambda: transactions.describe_producers(self.cluster, wanted, broker_id), timeout_s
@@ -65,8 +62,7 @@ class TransactionCalls(RetryingCalls):
     ) -> None:
         """Abort one hanging transaction in one partition, which its coordinator will not end."""
         key = spec.topic_partition.key
-        ask = partial(transactions.abort_transactions, self.cluster)
-        error = (await self._each({key: spec}, ask, timeout_s))[key]
+        error = (await self._each({key: spec}, timeout_s, transactions.abort_transactions))[key]
         if error is not None:
             raise error
 

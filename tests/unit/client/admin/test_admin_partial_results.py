@@ -135,7 +135,7 @@ async def test_a_broker_that_can_be_reached_again_gives_its_results(broker: Fake
 async def test_the_error_of_a_repetition_is_only_that_of_the_repeated_items() -> None:
     rounds: list[list[str]] = []
 
-    async def ask(items: list[str]) -> dict[Any, Any]:
+    async def ask(_: object, items: list[str]) -> dict[Any, Any]:
         rounds.append(items)
         if len(rounds) > 1:
             raise failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -143,7 +143,7 @@ async def test_the_error_of_a_repetition_is_only_that_of_the_repeated_items() ->
 
     with FakeBroker() as broker:
         async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
-            found = await admin._each({"a": "a", "b": "b"}, ask, 60)
+            found = await admin._each({"a": "a", "b": "b"}, 60, ask)
     assert rounds == [["a", "b"], ["b"]]
     assert found["a"] is None
     assert found["b"].code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -191,7 +191,7 @@ async def test_brokers_that_do_not_answer_end_with_the_call_and_keep_the_results
     with FakeBroker() as broker:
         async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
             asked = {1: ["a"], 2: ["b"], 3: ["c"]}
-            found = await admin._each({"a": 1, "b": 2, "c": 3}, lambda _: from_each(asked, ask), 0.1)
+            found = await admin._each({"a": 1, "b": 2, "c": 3}, 0.1, lambda *_: from_each(asked, ask))
     assert found["a"] is None
     assert [found[item].code for item in "bc"] == [KafkaError._TIMED_OUT] * 2
 
@@ -209,7 +209,7 @@ async def test_the_end_of_the_call_does_not_hide_why_a_broker_failed_before() ->
 
     with FakeBroker() as broker:
         async with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
-            found = await admin._each({"a": 1}, lambda _: from_each({1: ["a"]}, ask), 0.5)
+            found = await admin._each({"a": 1}, 0.5, lambda *_: from_each({1: ["a"]}, ask))
     assert found["a"].code == KafkaError._TRANSPORT
 
 
