@@ -30,19 +30,19 @@ class ClientMetricsCalls(RetryingCalls):
 
     async def list_client_metrics_resources(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """Return the names of the client metrics resources."""
-        return await self._retrying(lambda: _list(self.cluster), timeout_s)
+        return await self._ask(timeout_s, _list)
 
     async def describe_client_metrics(
         self, name: str, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, str | None]:
         """Return the configurations of a client metrics resource; of an unknown one the defaults."""
-        return await self._retrying(lambda: _describe(self.cluster, name), timeout_s)
+        return await self._ask(timeout_s, _describe, name)
 
     async def alter_client_metrics(
         self, name: str, changes: Mapping[str, str | None], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> None:
         """Set configurations of a client metrics resource; None resets one. A resource without any is deleted."""
-        await self._retrying(lambda: _alter(self.cluster, name, changes), timeout_s)
+        await self._ask(timeout_s, _alter, name, changes)
 
 
 async def _list(cluster: Cluster) -> list[str]:

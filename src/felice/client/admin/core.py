@@ -187,7 +187,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, wanted: AclBindingFilter, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[AclBinding]:
         """Return the access rules that match a filter."""
-        return await self._retrying(lambda: acls.describe_acls(self.cluster, wanted), timeout_s)
+        return await self._ask(timeout_s, acls.describe_acls, wanted)
 
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], timeout_s: float = DEFAULT_TIMEOUT_S
@@ -201,7 +201,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, wanted: ClientQuotaFilter, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[ClientQuotaEntity, dict[str, float]]:
         """Return the quotas of users, client ids and addresses that match a filter."""
-        return await self._retrying(lambda: quotas.describe_client_quotas(self.cluster, wanted), timeout_s)
+        return await self._ask(timeout_s, quotas.describe_client_quotas, wanted)
 
     async def alter_client_quotas(
         self,
@@ -223,7 +223,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, UserScramCredentialsDescription]:
         """Return the SCRAM credentials of all users that have some. Raises the first error."""
-        found = await self._retrying(lambda: scram.describe_users(self.cluster, None), timeout_s)
+        found = await self._ask(timeout_s, scram.describe_users, None)
         described = {}
         for user, row in found.items():
             if isinstance(row, KafkaException):
@@ -235,7 +235,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, users: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, UserScramCredentialsDescription | KafkaException]:
         """Return the SCRAM credentials of these users, or the error by user."""
-        return await self._retrying(lambda: scram.describe_users(self.cluster, users), timeout_s)
+        return await self._ask(timeout_s, scram.describe_users, users)
 
     async def alter_scram_users(
         self, alterations: Iterable[UserScramCredentialAlteration], timeout_s: float = DEFAULT_TIMEOUT_S
@@ -244,7 +244,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         by_user: dict[str, list[UserScramCredentialAlteration]] = {}
         for one in alterations:
             by_user.setdefault(one.user, []).append(one)
-        return await self._retrying(lambda: scram.alter_users(self.cluster, by_user), timeout_s)
+        return await self._ask(timeout_s, scram.alter_users, by_user)
 
     # Versions and features
 
@@ -252,11 +252,11 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[Node, list[ApiVersionRange] | KafkaException]:
         """Return the API versions of each broker, or its error."""
-        return await self._retrying(lambda: features.api_versions(self.cluster), timeout_s)
+        return await self._ask(timeout_s, features.api_versions)
 
     async def describe_features(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> FeatureMetadata:
         """Return the levels that brokers support, and the finalized levels of the cluster."""
-        return await self._retrying(lambda: features.describe_features(self.cluster), timeout_s)
+        return await self._ask(timeout_s, features.describe_features)
 
     async def update_features(
         self,
@@ -266,9 +266,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
     ) -> None:
         """Change finalized levels: all of them; or raises the first error and changes none."""
         wanted, timeout_ms = list(updates), int(timeout_s * 1000)
-        await self._retrying(
-            lambda: features.update_features(self.cluster, wanted, validate_only, timeout_ms), timeout_s
-        )
+        await self._ask(timeout_s, features.update_features, wanted, validate_only, timeout_ms)
 
     # Leaders and replicas
 
@@ -283,9 +281,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         """Elect leaders. Returns None or the error by partition; of all, only those that needed an election."""
         wanted = None if partitions is None else list(partitions)
         work = WorkTime(timeout_s, operation_s)
-        return await self._retrying(
-            lambda: leadership.elect_leaders(self.cluster, kind, wanted, work), timeout_s
-        )
+        return await self._ask(timeout_s, leadership.elect_leaders, kind, wanted, work)
 
     async def alter_partition_reassignments(
         self, wanted: Mapping[Partition, Sequence[int] | None], timeout_s: float = DEFAULT_TIMEOUT_S
@@ -300,9 +296,7 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         """Return the reassignments in progress."""
         wanted = None if partitions is None else list(partitions)
         timeout_ms = int(timeout_s * 1000)
-        return await self._retrying(
-            lambda: leadership.list_reassignments(self.cluster, wanted, timeout_ms), timeout_s
-        )
+        return await self._ask(timeout_s, leadership.list_reassignments, wanted, timeout_ms)
 
     # Log directories
 
@@ -323,6 +317,4 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         self, broker: int, wanted: Mapping[Partition, str], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Results:
         """Start to move replicas to other directories of one broker. Returns None or the error by partition."""
-        return await self._retrying(
-            lambda: log_dirs.alter_replica_log_dirs(self.cluster, broker, wanted), timeout_s
-        )
+        return await self._ask(timeout_s, log_dirs.alter_replica_log_dirs, broker, wanted)

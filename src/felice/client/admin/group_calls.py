@@ -32,7 +32,7 @@ class GroupCalls(RetryingCalls):
         """
         wanted = list(states), list(types)
         try:
-            return await self._retrying(lambda: groups.list_groups(self.cluster, *wanted), timeout_s)
+            return await self._ask(timeout_s, groups.list_groups, *wanted)
         except KafkaException as error:
             if error.code != KafkaError._TIMED_OUT:
                 raise
@@ -45,9 +45,8 @@ class GroupCalls(RetryingCalls):
         include_authorized_operations: bool = False,
     ) -> ConsumerGroupDescription:
         """Return a group with its members; a group that does not exist has the state Dead."""
-        return await self._retrying(
-            lambda: groups.describe_group(self.cluster, group_id, timeout_s, include_authorized_operations),
-            timeout_s,
+        return await self._ask(
+            timeout_s, groups.describe_group, group_id, timeout_s, include_authorized_operations
         )
 
     async def list_groups(
@@ -70,13 +69,11 @@ class GroupCalls(RetryingCalls):
         return listed
 
     async def _group_metadata(self, group_id: str, timeout_s: float) -> GroupMetadata:
-        return await self._retrying(
-            lambda: groups.group_metadata(self.cluster, group_id, timeout_s), timeout_s
-        )
+        return await self._ask(timeout_s, groups.group_metadata, group_id, timeout_s)
 
     async def delete_consumer_group(self, group_id: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Delete a group without members, and its offsets."""
-        await self._retrying(lambda: groups.delete_group(self.cluster, group_id, timeout_s), timeout_s)
+        await self._ask(timeout_s, groups.delete_group, group_id, timeout_s)
 
     async def remove_members(
         self,
@@ -86,9 +83,7 @@ class GroupCalls(RetryingCalls):
     ) -> Results:
         """Remove members, named by (member id, instance id). Returns None or the error by member."""
         rows = list(members)
-        return await self._retrying(
-            lambda: groups.remove_members(self.cluster, group_id, rows, timeout_s), timeout_s
-        )
+        return await self._ask(timeout_s, groups.remove_members, group_id, rows, timeout_s)
 
     async def list_consumer_group_offsets(
         self,
@@ -99,9 +94,8 @@ class GroupCalls(RetryingCalls):
     ) -> list[TopicPartition]:
         """Return committed offsets; None asks for all that the group has committed."""
         wanted = None if partitions is None else list(partitions)
-        return await self._retrying(
-            lambda: groups.list_group_offsets(self.cluster, group_id, wanted, timeout_s, require_stable),
-            timeout_s,
+        return await self._ask(
+            timeout_s, groups.list_group_offsets, group_id, wanted, timeout_s, require_stable
         )
 
     async def alter_consumer_group_offsets(
@@ -111,15 +105,11 @@ class GroupCalls(RetryingCalls):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[TopicPartition]:
         """Commit offsets for a group without members. Returns the partitions, with errors per partition."""
-        return await self._retrying(
-            lambda: groups.alter_group_offsets(self.cluster, group_id, offsets, timeout_s), timeout_s
-        )
+        return await self._ask(timeout_s, groups.alter_group_offsets, group_id, offsets, timeout_s)
 
     async def delete_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[Partition], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[TopicPartition]:
         """Delete committed offsets. Returns the partitions, with errors per partition."""
         wanted = list(partitions)
-        return await self._retrying(
-            lambda: groups.delete_group_offsets(self.cluster, group_id, wanted, timeout_s), timeout_s
-        )
+        return await self._ask(timeout_s, groups.delete_group_offsets, group_id, wanted, timeout_s)

@@ -93,6 +93,16 @@ class RetryingCalls:
                 raise reason from None
             raise
 
+    async def _ask(
+        self,
+        timeout_s: float,
+        ask: Callable[Concatenate[Cluster, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call `ask` with the cluster and the arguments. Repeat it on transient errors until it succeeds."""
+        return await self._retrying(lambda: ask(self.cluster, *args, **kwargs), timeout_s)
+
     async def _each(
         self,
         items: Mapping[K, T],

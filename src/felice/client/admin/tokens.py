@@ -144,25 +144,23 @@ class TokenCalls(RetryingCalls):
     ) -> DelegationToken:
         """Create a token for the client itself, or for another owner (`User:NAME`). -1: the broker's lifetime."""
         names = tuple(renewers)
-        return await self._retrying(
-            lambda: create_token(self.cluster, owner, names, max_lifetime_ms), timeout_s
-        )
+        return await self._ask(timeout_s, create_token, owner, names, max_lifetime_ms)
 
     async def renew_delegation_token(
         self, hmac: bytes, period_ms: int = NO_PERIOD, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> int:
         """Let a token expire later, and return when (milliseconds since 1970). -1: after the broker's period."""
-        return await self._retrying(lambda: renew_token(self.cluster, hmac, period_ms), timeout_s)
+        return await self._ask(timeout_s, renew_token, hmac, period_ms)
 
     async def expire_delegation_token(
         self, hmac: bytes, period_ms: int = NO_PERIOD, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> int:
         """Let a token expire after a period, and return when (milliseconds since 1970). -1: delete it at once."""
-        return await self._retrying(lambda: expire_token(self.cluster, hmac, period_ms), timeout_s)
+        return await self._ask(timeout_s, expire_token, hmac, period_ms)
 
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> list[DelegationToken]:
         """Return the tokens of these principals (`User:NAME`) that the client may see. None: of all principals."""
         names = None if owners is None else tuple(owners)
-        return await self._retrying(lambda: describe_tokens(self.cluster, names), timeout_s)
+        return await self._ask(timeout_s, describe_tokens, names)

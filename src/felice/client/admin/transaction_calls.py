@@ -32,15 +32,13 @@ class TransactionCalls(RetryingCalls):
     ) -> dict[int, list[TransactionListing]]:
         """Return the transactions of each coordinator by node id. A pattern must match the whole transactional id."""
         wanted = list(states), list(producer_ids), longer_than_ms, pattern
-        return await self._retrying(lambda: transactions.list_transactions(self.cluster, *wanted), timeout_s)
+        return await self._ask(timeout_s, transactions.list_transactions, *wanted)
 
     async def describe_transaction(
         self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> TransactionDescription:
         """Return the coordinator's state of a transactional id."""
-        return await self._retrying(
-            lambda: transactions.describe_transaction(self.cluster, transactional_id, timeout_s), timeout_s
-        )
+        return await self._ask(timeout_s, transactions.describe_transaction, transactional_id, timeout_s)
 
     async def describe_producers(
         self,
@@ -53,9 +51,7 @@ class TransactionCalls(RetryingCalls):
         if broker_id is None:
             return await self._each(wanted, timeout_s, transactions.describe_producers, None)
         # A retry does not help against a broker without a replica.
-        return await self._retrying(
-            lambda: transactions.describe_producers(self.cluster, wanted, broker_id), timeout_s
-        )
+        return await self._ask(timeout_s, transactions.describe_producers, wanted, broker_id)
 
     async def abort_transaction(
         self, spec: AbortTransactionSpec, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -70,6 +66,4 @@ class TransactionCalls(RetryingCalls):
         self, transactional_id: str, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> FencedProducer:
         """Abort the id's transaction and fence its producer; an id that does not exist is created."""
-        return await self._retrying(
-            lambda: transactions.fence_producer(self.cluster, transactional_id, timeout_s), timeout_s
-        )
+        return await self._ask(timeout_s, transactions.fence_producer, transactional_id, timeout_s)
