@@ -130,7 +130,9 @@ def start(
     given = key_values(options)
     # The parent of `--processes` has read the variables and passes all options on.
     all_given = given if store_descriptor is not None else _with_environment({}, given, reads_environment)
-    registry = _registry(registry_port, brokers or processes or 1, log_format, log_level)
+    registry = None
+    if registry_port is not None:
+        registry = _registry(registry_port, brokers or processes or 1, log_format, log_level)
     if brokers is not None or processes is not None:
         _start_cluster(host, port, data_dir, brokers, processes, all_given, log_format, log_level, registry)
         return
@@ -153,9 +155,7 @@ def start(
         )
 
 
-def _registry(port: int | None, brokers: int, log_format: str, log_level: str) -> RegistryBeside | None:
-    if port is None:
-        return None
+def _registry(port: int, brokers: int, log_format: str, log_level: str) -> RegistryBeside:
     from felice.cli.beside_brokers import RegistryBeside
 
     return RegistryBeside(port, brokers, log_format, log_level)

@@ -285,6 +285,21 @@ def rows_need(
     return guard
 
 
+def hides(hide: Callable[[A, Access], None]) -> Guard[Q, A]:
+    """Lets a function hide in the response what the client may not see."""
+
+    def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
+        async def guarded(request: Q, context: RequestContext) -> A:
+            access = context.access
+            answer = await handle(request, context)
+            hide(answer, access)
+            return answer
+
+        return guarded
+
+    return guard
+
+
 def all_of(first: Guard[Q, A], *others: Guard[Q, A]) -> Guard[Q, A]:
     """Checks with one guard after the other."""
     if not others:

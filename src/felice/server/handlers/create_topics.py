@@ -20,44 +20,37 @@ from felice.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from felice.security.acl import Operation, ResourceType
-from felice.server.access.guards import Handle, all_of, cluster_permission_or, items_need, permission
+from felice.server.access.guards import all_of, cluster_permission_or, hides, items_need, permission
 from felice.server.configs.entries import ConfigEntry, topic_entries
 from felice.server.flow.pace import paced
 from felice.server.requests.mutations import Mutations
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+    from felice.server.security.access_control import Access
 
 _STRICT_QUOTA_FROM = 6
 
 _Rows: TypeAlias = dict[tuple[str, str | None, int], CreatableTopicConfigs]
 
-_creates = items_need(
-    API.CREATE_TOPICS,
-    cluster_permission_or(Operation.CREATE, permission(Operation.CREATE, ResourceType.TOPIC)),
-)
 
-
-def _hides_configs(
-    handle: Handle[CreateTopicsRequest, CreateTopicsResponse],
-) -> Handle[CreateTopicsRequest, CreateTopicsResponse]:
+def _hide_configs(answer: CreateTopicsResponse, access: Access) -> None:
     """Tells nothing about a created topic unless the client may describe its configuration."""
-
-    async def guarded(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-        access = context.access
-        answer = await handle(request, context)
-        for row in answer.topics:
-            if row.error_code or access.shows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
-                continue
-            row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            row.num_partitions = row.replication_factor = -1
-            row.configs = []
-        return answer
-
-    return guarded
+    for row in answer.topics:
+        if row.error_code or access.shows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
+            continue
+        row.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        row.num_partitions = row.replication_factor = -1
+        row.configs = []
 
 
-guard = all_of(_creates, _hides_configs)
+guard = all_of(
+    items_need(
+        API.CREATE_TOPICS,
+        cluster_permission_or(Operation.CREATE, permission(Operation.CREATE, ResourceType.TOPIC)),
+    ),
+    hides(_hide_configs),
+)
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:

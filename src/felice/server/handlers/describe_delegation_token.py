@@ -44,19 +44,14 @@ async def handle(
     access = context.access
     rows = []
     async for token in paced(list(tokens.all), context.services.env.clock):
-        if _is_wanted(token, wanted) and _is_visible(token, context.principal, access):
+        is_wanted = wanted is None or not wanted.isdisjoint((token.owner, token.requester, *token.renewers))
+        if is_wanted and _is_visible(token, context.principal, access):
             row = _row(token, tokens.secret(token))
             if context.version >= _REQUESTER_SINCE:
                 row.token_requester_principal_type = token.requester.kind
                 row.token_requester_principal_name = token.requester.name
             rows.append(row)
     return DescribeDelegationTokenResponse(tokens=rows)
-
-
-def _is_wanted(token: DelegationToken, wanted: set[Principal] | None) -> bool:
-    if wanted is None:
-        return True
-    return not wanted.isdisjoint((token.owner, token.requester, *token.renewers))
 
 
 def _is_visible(token: DelegationToken, client: Principal, access: Access) -> bool:

@@ -15,37 +15,27 @@ from felice.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from felice.security.acl import Operation, ResourceType
-from felice.server.access.guards import Handle, all_of, items_need, permission
+from felice.server.access.guards import all_of, hides, items_need, permission
 from felice.server.flow.pace import each
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
+    from felice.server.security.access_control import Access
 
 
-def _hides_topics(
-    handle: Handle[DescribeTransactionsRequest, DescribeTransactionsResponse],
-) -> Handle[DescribeTransactionsRequest, DescribeTransactionsResponse]:
+def _hide_topics(answer: DescribeTransactionsResponse, access: Access) -> None:
     """Leaves out the topics of described transactions that the client may not describe."""
-
-    async def guarded(
-        request: DescribeTransactionsRequest, context: RequestContext
-    ) -> DescribeTransactionsResponse:
-        access = context.access
-        answer = await handle(request, context)
-        for state in answer.transaction_states:
-            state.topics = [
-                topic
-                for topic in state.topics
-                if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
-            ]
-        return answer
-
-    return guarded
+    for state in answer.transaction_states:
+        state.topics = [
+            topic
+            for topic in state.topics
+            if access.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        ]
 
 
 guard = all_of(
     items_need(API.DESCRIBE_TRANSACTIONS, permission(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)),
-    _hides_topics,
+    hides(_hide_topics),
 )
 
 

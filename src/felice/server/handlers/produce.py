@@ -359,8 +359,8 @@ def _row(
         is_transactional = _check(topic, data, request, context)
         assert data.records is not None  # or `_check` raises
         partition = context.services.partitions.find(topic, data.index)
-        if is_transactional:
-            _check_verdict(agreement.verdict(TopicPartition(topic, data.index)), context)
+        if is_transactional and (verdict := agreement.verdict(TopicPartition(topic, data.index))):
+            raise _not_in_transaction(verdict, context)
     except ApiError as error:
         return _failed(data.index, _earlier_fault(topic, data, context) or error)
     key = id(data)
@@ -440,13 +440,11 @@ def _note_writer(
     writes.setdefault((header.producer_id, header.producer_epoch), {})[where] = partition
 
 
-def _check_verdict(verdict: ErrorCode, context: RequestContext) -> None:
-    if verdict == ErrorCode.NONE:
-        return
+def _not_in_transaction(verdict: ErrorCode, context: RequestContext) -> ApiError:
     is_concurrent = verdict == ErrorCode.CONCURRENT_TRANSACTIONS
     if verdict in _COORDINATOR_TROUBLE and not (is_concurrent and context.version >= _ADDS_FROM):
         verdict = ErrorCode.NOT_ENOUGH_REPLICAS
-    raise ApiError(verdict, "the partition is not in the producer's transaction")
+    return ApiError(verdict, "the partition is not in the producer's transaction")
 
 
 async def _wait_acknowledged(pending: _Pending, acks: int, timeout_s: float, context: RequestContext) -> None:
