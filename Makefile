@@ -54,6 +54,10 @@ COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/
 # Some tests of Connect run with the others, so that the parts take equally long.
 PIPELINES := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py sql_*.py streams_*.py connect_[i-z]*.py)))
 
+# Tests start hundreds of processes. Where the environment forbids Python to keep compiled modules, each of them would compile
+# the project again, which takes longer than most of them run.
+test retest check: export PYTHONDONTWRITEBYTECODE :=
+
 # Each part writes its failures to a file, and the files are printed last.
 test: $(VENV)/.dev $(VENV)/.classes
 ifeq ($(strip $(ARGS)),)
