@@ -1,4 +1,6 @@
-"""The checkers are tested: a simulation run finds every fault that is injected into the running code."""
+"""The checkers are tested: a simulation run finds every fault that is injected into the running code. That the same
+seeds find nothing in the unchanged code is shown where seeds are run (`covering`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ from simulation.search import INJECTED_FAULTS, MAX_RUNS, search
 from simulation.simulation_kind import BROKER, CLUSTER, PRODUCER, SIMULATION_KINDS, SimulationKind
 
 _ALL = [(SIMULATION_KINDS[name], fault) for name, faults in INJECTED_FAULTS.items() for fault in faults]
-_SEEDS = sorted({(kind.name, fault.seed) for kind, fault in _ALL})
 
 
 @pytest.mark.parametrize(
@@ -26,8 +27,3 @@ def test_there_are_enough_injected_faults(kind: SimulationKind, least: int) -> N
 def test_an_injected_fault_is_found(kind: SimulationKind, fault: InjectedFault) -> None:
     found = search(fault, MAX_RUNS, kind)
     assert found is not None, f"{fault.description}: {MAX_RUNS} runs did not find it"
-
-
-@pytest.mark.parametrize(("name", "seed"), _SEEDS)
-def test_the_same_seeds_find_nothing_in_the_unchanged_code(name: str, seed: int) -> None:
-    assert SIMULATION_KINDS[name].run(seed).anomalies == []
