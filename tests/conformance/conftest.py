@@ -1,10 +1,11 @@
 """Fixtures: one broker for the session, a new connection for each test, and all clients behind one interface."""
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from conformance.spark_session import spark
+from conformance.spark_session import QUICK, spark
 from conformance.targets import IDLE_S, IS_APACHE, Target
 from conformance.wire import Wire
 from peers.clients import Clients
@@ -13,6 +14,8 @@ __all__ = ["spark"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # For each Spark that a test or its processes start.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK)
     config.addinivalue_line(
         "markers", "felice_only: states something of Felice that Apache Kafka does not do"
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from conformance.spark_session import QUICK
 from felice.env.java import find_java
 from peers.apache_kafka import free_port
 
@@ -57,7 +58,7 @@ def daemon(
     assert spec is not None and spec.origin is not None, "Spark is not installed"
     home = Path(spec.origin).parent
     java = find_java().home / "bin" / "java"
-    command = [str(java), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{home}/jars/*"]
+    command = [str(java), "-Xmx256m", "-cp", f"{home}/jars/*"]
     if hidden is not None:
         script = f'mount -t tmpfs none {shlex.quote(str(hidden))} && exec "$@"'
         command = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, "sh", *command]
@@ -65,6 +66,8 @@ def daemon(
         "SPARK_HOME": str(home),
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # Executors inherit it from their worker.
+        "JDK_JAVA_OPTIONS": f"{QUICK} -XX:+UseSerialGC",
     }
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -5,13 +5,18 @@ from typing import Any
 
 import pytest
 
+QUICK = "-XX:TieredStopAtLevel=1"
+"""Java lives too short in tests for the optimising compiler, which takes almost half of its processor time."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
+    from felice.pipelines.spark.java import options_for_few_resources
     from felice.pipelines.spark.session import session, stop
 
     settings = {
+        "spark.driver.defaultJavaOptions": options_for_few_resources(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
