@@ -49,43 +49,43 @@ KILLS  ?= 300
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
 
-# Some tests compute, others wait for sockets and processes. The three parts run side by side, which takes half the time.
-COMPUTING := tests/properties tests/scenarios tests/simulation tests/tidy tests/unit
-# Some tests of Connect run with the others, so that the parts take equally long.
-PIPELINES := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py sql_*.py streams_*.py connect_[i-z]*.py)))
+# Some tests compute, others wait for sockets and processes. So three parts run side by side on two cores, the longest first,
+# and a shorter one begins when one of them ends: the cores have work until the end.
+PARTS := pipelines others computing units connect
+PARTS_AT_ONCE ?= 3
+pipelines := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py sql_*.py streams_*.py)))
+computing := tests/properties tests/scenarios tests/simulation tests/tidy
+units := tests/unit
+connect := $(sort $(wildcard tests/conformance/test_connect_*.py))
+others := $(addprefix --ignore=,$(pipelines) $(computing) $(units) $(connect))
+FAILURES := $(PARTS:%=$(TEST_LOGS)/%.failures)
 
 # Tests start hundreds of processes. Where the environment forbids Python to keep compiled modules, each of them would compile
 # the project again, which takes longer than most of them run.
 test retest check: export PYTHONDONTWRITEBYTECODE :=
 
-# Each part writes its failures to a file, and the files are printed last.
+# Each part prints what it did when it ends, and writes its failures to a file. The files are printed last.
 test: $(VENV)/.dev $(VENV)/.classes
 ifeq ($(strip $(ARGS)),)
-	@mkdir -p $(TEST_LOGS); cd $(TEST_LOGS) && rm -f *.failures *.log
-	@run="$(PYTEST) --failures-to $(TEST_LOGS)"; \
-	$$run/computing.failures $(COMPUTING) > $(TEST_LOGS)/computing.log 2>&1 & computing=$$!; \
-	$$run/pipelines.failures $(PIPELINES) > $(TEST_LOGS)/pipelines.log 2>&1 & pipelines=$$!; \
-	trap 'kill $$computing $$pipelines' INT TERM; \
-	$$run/others.failures $(addprefix --ignore=,$(COMPUTING) $(PIPELINES)) || others=$$?; \
-	wait $$computing || computed=$$?; wait $$pipelines || piped=$$?; \
-	cat $(TEST_LOGS)/computing.log $(TEST_LOGS)/pipelines.log; \
-	[ -n "$$others$$computed$$piped" ] || exit 0; \
-	printf '\nFailed:\n'; \
-	for part in computing:$$computed pipelines:$$piped others:$$others; do \
-		cat $(TEST_LOGS)/$${part%:*}.failures 2>/dev/null || \
-		echo "the run of the part $${part%:*} ended before its last test (exit $${part#*:})"; \
-	done; \
-	exit 1
+	@mkdir -p $(TEST_LOGS) && rm -f $(TEST_LOGS)/*.failures $(TEST_LOGS)/*.log
+	@$(MAKE) -f $(firstword $(MAKEFILE_LIST)) --no-print-directory -k -j$(PARTS_AT_ONCE) $(PARTS:%=part-%) || { \
+		printf '\nFailed:\n'; cat $(FAILURES); exit 1; }
 else
 	$(PYTEST) $(ARGS)
 endif
+
+part-%:
+	@echo 'Part $* of the tests: follow it in $(TEST_LOGS)/$*.log'
+	@$(PYTEST) --failures-to $(TEST_LOGS)/$*.failures $($*) > $(TEST_LOGS)/$*.log 2>&1; status=$$?; cat $(TEST_LOGS)/$*.log; \
+	[ $$status = 0 ] || [ -e $(TEST_LOGS)/$*.failures ] || \
+		echo "the run of the part $* ended before its last test (exit $$status)" > $(TEST_LOGS)/$*.failures; exit $$status
 
 # A few tests may fail only because the machine was busy. This runs the tests again that failed in the last `make test`, and
 # names those that pass now: repair them. It refuses if more than RETESTS failed, or if a run ended before its last test.
 RETESTS ?= 3
 
 retest: $(VENV)/.dev
-	@cd $(TEST_LOGS) && cat computing.failures pipelines.failures others.failures > failures || exit 2; \
+	@cat $(FAILURES) > $(TEST_LOGS)/failures || exit 2; cd $(TEST_LOGS); \
 	if [ ! -s failures ] || grep -qvE '^(FAILED|ERROR) ' failures || [ $$(wc -l < failures) -gt $(RETESTS) ]; then \
 		echo "make retest: expected 1 to $(RETESTS) failed tests in $(TEST_LOGS), found:" >&2; cat failures >&2; exit 2; fi
 	sed 's/^[A-Z]* //' $(TEST_LOGS)/failures | xargs -d '\n' $(PYTEST)

@@ -39,7 +39,7 @@ def make_test(tmp_path: Path, computing: str, pipelines: str, others: str) -> tu
     (tmp_path / "tests" / "test_others.py").write_text(others)
     runner = f"{sys.executable} -m pytest -p no:cacheprovider"
     # `-o`: what the target depends on counts as made.
-    folders = ["COMPUTING=tests/unit", "PIPELINES=tests/streams"]
+    folders = ["PARTS=computing pipelines others", "computing=tests/unit", "pipelines=tests/streams"]
     command = ["make", "-f", str(ROOT / "Makefile"), "-o", "./.dev", "test", "VENV=.", *folders]
     # As from a shell: within `make test`, make would also print the directories that it enters and leaves.
     environment = {
