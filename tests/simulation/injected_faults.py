@@ -340,7 +340,7 @@ INJECTED_FAULTS = (
         "recovery does not check the CRCs of batches",
         _answers(recovery, "verify_crc", True),
         _tears,
-        seed=102,
+        seed=228,
     ),
     InjectedFault(
         "recovery point",
