@@ -400,7 +400,7 @@ INJECTED_FAULTS = (
         "markers of decided transactions are not sent again after a restart",
         _answers(TransactionShard, "_decide_again", Outcome()),
         _having("transactions", "copier"),
-        seed=29,
+        seed=59,
     ),
     InjectedFault(
         "transactions in memory",
@@ -435,7 +435,7 @@ INJECTED_FAULTS = (
         "offsets of a transaction apply before it is committed",
         _wrap(GroupShard, "replay", _applies_at_once),
         _having("copier"),
-        seed=103,
+        seed=36,
     ),
     InjectedFault(
         "unstable offsets",
