@@ -29,7 +29,7 @@ from unit.log.logs import NOW, ManualClock, append, batch, marker
 DIRECTORY, KEY = Path("/data"), ("events", 0)
 CONFIG = TopicConfig(segment_bytes=1200, index_interval_bytes=150, retention_bytes=-1)
 SMALL_FILE_BYTES = 160
-FLIPS_A_LARGE_FILE = 20 * SEEDS
+FLIPS_A_LARGE_FILE = 40 * SEEDS
 
 # In a batch: base offset and leader epoch. The broker detects a wrong base offset where it scans batches. Elsewhere
 # a reader may get a batch under another offset, as with Apache Kafka. Its records are still unchanged.
