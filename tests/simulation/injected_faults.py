@@ -407,7 +407,7 @@ INJECTED_FAULTS = (
         "the state of transactions is not written to the log",
         _wrap(HostedShard, "_append", _in_memory_only("__transaction_state")),
         _having("transactions", "copier"),
-        seed=6,
+        seed=5,
     ),
     InjectedFault(
         "takeover",
