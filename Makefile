@@ -49,10 +49,10 @@ KILLS  ?= 300
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
 
-# Some tests compute, others wait for sockets and processes. So three parts run side by side on two cores, the longest first,
-# and a shorter one begins when one of them ends: the cores have work until the end.
+# Some tests compute, others wait for sockets and processes. So four parts run side by side on two cores, and the shortest
+# begins when one of them ends: the cores have work until the end.
 PARTS := pipelines others computing units connect
-PARTS_AT_ONCE ?= 3
+PARTS_AT_ONCE ?= 4
 pipelines := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py sql_*.py streams_*.py)))
 computing := tests/properties tests/scenarios tests/simulation tests/tidy
 units := tests/unit
