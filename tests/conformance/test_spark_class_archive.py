@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs Spark: pip install 'felice[spark]'")
 
+from conformance.spark_session import QUICK
 from felice.pipelines.spark.class_archive import OPTIONS_OF_JAVA, archive
 
 # Prints the files of this kind that Java has mapped.
@@ -70,4 +71,4 @@ def test_spark_starts_without_a_word_if_the_archive_does_not_fit(written: Path, 
 
 
 def test_the_users_options_of_java_count(written: Path) -> None:
-    assert start(**{OPTIONS_OF_JAVA: "-Xshare:off"}).stdout.split() == []
+    assert start(**{OPTIONS_OF_JAVA: f"{QUICK} -Xshare:off"}).stdout.split() == []
