@@ -62,6 +62,19 @@ class Format:
         """`write`, which is None for values that stand for null in this format."""
         return self.write
 
+    @property
+    def plain(self) -> type | None:
+        """A type whose own values, not those of its subclasses, `pack` and `unpack` return as they are: no store needs
+        to call them.
+        """
+        return None
+
+    def written(self, value: str) -> tuple[str, dict[str, Any]]:
+        """An expression for the bytes of a value, with its names in braces: those of `writer`, with fewer calls.
+        `value` is the text of the value, which is not null.
+        """
+        return f"{{write}}({value})", {"write": self.writer}
+
     def pack(self, value: Any) -> Any:
         """The value as a store keeps it: of a plain type, and not changed when the value is changed later."""
         return self.write(value)
@@ -152,6 +165,10 @@ class _Bytes(Format):
     def read(self, data: bytes) -> bytes:
         return data
 
+    def written(self, value: str) -> tuple[str, dict[str, Any]]:
+        text, names = Format.written(self, value)
+        return f"{value} if type({value}) is bytes else {text}", names
+
     def pack(self, value: Any) -> Any:
         # An aggregator that began with a bytearray goes on with one, a copy each time.
         return bytearray(value) if isinstance(value, bytearray) else self.write(value)
@@ -174,6 +191,9 @@ class _String(Format):
 
     def read(self, data: bytes) -> str:
         return data.decode()
+
+    def written(self, value: str) -> tuple[str, dict[str, Any]]:
+        return f"{{encode}}({value})", {"encode": str.encode}
 
     def pack(self, value: Any) -> Any:
         return value if type(value) is str and value.isascii() else str.encode(value).decode()
@@ -224,6 +244,7 @@ def _whole_characters(text: str) -> str:
 
 class _Json(Format):
     name = "json"
+    plain = int
 
     def write(self, value: Any) -> bytes:
         kind = type(value)
@@ -373,6 +394,10 @@ class _TimeWindowed(_Windowed):
         write, pack = self.key.write, _LONG.pack
         return lambda value: write(value[0]) + pack(value[1][0])
 
+    def written(self, value: str) -> tuple[str, dict[str, Any]]:
+        key, names = self.key.written(f"{value}[0]")
+        return f"({key}) + {{pack}}({value}[1][0])", names | {"pack": _LONG.pack}
+
     def placed_by(self, data: bytes) -> bytes | None:
         return self.key.placed_by(data[:-8])  # Windows are made where the records are.
 
@@ -392,6 +417,10 @@ class _SessionWindowed(_Windowed):
     def write(self) -> Callable[[Windowed], bytes]:
         write, pack = self.key.write, _TWO_LONGS.pack
         return lambda value: write(value[0]) + pack(value[1][1], value[1][0])
+
+    def written(self, value: str) -> tuple[str, dict[str, Any]]:
+        key, names = self.key.written(f"{value}[0]")
+        return f"({key}) + {{pack}}({value}[1][1], {value}[1][0])", names | {"pack": _TWO_LONGS.pack}
 
     def placed_by(self, data: bytes) -> bytes | None:
         return self.key.placed_by(data[:-16])

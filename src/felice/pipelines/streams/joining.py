@@ -106,7 +106,7 @@ def table_join(
     return topology.operator(
         "join-table",
         lambda stores: StreamTableJoin(
-            table.getter(stores), joiner, is_left, lambda key, _: key, table.getter_at(stores)
+            table.getter(stores), joiner, is_left, table_at=table.getter_at(stores)
         ),
         _held_back(topology, stream, table, grace_ms, is_left=is_left) if grace_ms else stream.node,
         stores=needed,

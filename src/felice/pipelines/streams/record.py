@@ -155,11 +155,13 @@ class Step(NamedTuple):
     sent: Any = None
     may_skip: bool = False
     """Whether the statement sends nothing for some records."""
+    targets: str = ""
+    """The names that the statement sets, unless all of them are before its first `=`."""
 
     def sets(self, name: str) -> bool:
         """Whether what follows has another `timestamp`, or other `headers`."""
         loops = (one.partition(" in ")[0] for one in (self.then, self.loop))
-        return any(name in targets for targets in (self.statement.partition("=")[0], *loops))
+        return any(name in targets for targets in (self.targets or self.statement.partition("=")[0], *loops))
 
 
 class SteppedOperator(Protocol):

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import UNWRITABLE, Format
-from felice.pipelines.streams.record import Change, Headers, Record, Timestamped, change_of, made
+from felice.pipelines.streams.record import Change, Headers, Record, Timestamped, made
 from felice.pipelines.streams.telling import shown
 
 Row = tuple[Any, Any]
@@ -327,6 +327,7 @@ class KeyValueStore(KeyedStore):
         """
         rows, changed = self.rows, self._changed
         key_bytes, pack, unpack = self._key.key_bytes, self._pack, self._unpack
+        plain = self._value.plain
 
         def update(key: Any, value: Any, timestamp: int) -> tuple[Change, int]:
             row_key = key_bytes(key)
@@ -334,21 +335,22 @@ class KeyValueStore(KeyedStore):
             if row is None:
                 new = compute(key, value, initial())
             else:
-                if row[1] > timestamp:
-                    timestamp = row[1]
+                packed, before = row
+                if before > timestamp:
+                    timestamp = before
                 if sends_old:
                     # Unpacked on its own, because `compute` may change the object that it gets.
-                    old = unpack(row[0])
-                new = compute(key, value, unpack(row[0]))
+                    old = unpack(packed)
+                new = compute(key, value, packed if type(packed) is plain else unpack(packed))
             if new is not None:
                 try:
-                    rows[row_key] = pack(new), timestamp
+                    rows[row_key] = new if type(new) is plain else pack(new), timestamp
                 except UNWRITABLE as error:
                     raise self._value.refusal(new, error) from None
             elif row is not None:
                 del rows[row_key]
             changed.add(row_key)
-            return change_of(new, old), timestamp
+            return made(Change, (new, old, True)), timestamp
 
         return update
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from felice.pipelines.errors import FormatError, OutsideError
 from felice.pipelines.limits import LimitsOf, TopicLimits
-from felice.pipelines.streams.formats import BYTES, STRING, Format
+from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.fusing import Aside, Fused, Marked, PushAll, Sent, fused
 from felice.pipelines.streams.record import (
     LATE,
@@ -531,10 +531,9 @@ class Task:
         skips = formats.topic in self._checked
         if formats.topic_of or formats.partition_of or not (skips or formats.on_bad_record == FAIL):
             return Step("{send}(key, value, timestamp, headers)", {"send": self._careful_sender(formats)})
-        names = {"write_key": formats.key.writer, "write_value": formats.value.writer}
-        key, value = _written("key", formats.key), _written("value", formats.value)
+        (key, names), (value, more) = _written("key", formats.key), _written("value", formats.value)
         statement = f"key_bytes = {key}\nvalue_bytes = {value}"
-        return Step(statement, names, topic=formats.topic, sent=self._sent, may_skip=skips)
+        return Step(statement, names | more, topic=formats.topic, sent=self._sent, may_skip=skips)
 
     def _careful_sender(self, formats: TopicFormats) -> Push:
         """For topics or partitions that functions choose, and for topics with an `on_bad_record`."""
@@ -676,14 +675,12 @@ def _topics_that_skip(sinks: Sequence[TopicFormats]) -> set[str]:
     return {one.topic for one in sinks} - others
 
 
-def _written(name: str, format_: Format) -> str:
-    """The expression for the bytes of a key or value."""
-    written = f"{{write_{name}}}({name})"
-    if type(format_) is type(STRING):
-        written = f"{name}.encode()"
-    elif type(format_) is type(BYTES):
-        written = f"{name} if type({name}) is bytes else {written}"
-    return f"None if {name} is None else {written}"
+def _written(name: str, format_: Format) -> tuple[str, dict[str, Any]]:
+    """The expression for the bytes of a key or value, and its names."""
+    text, names = format_.written(name)
+    own = {one: f"{one}_{name}" for one in names}
+    text = text.format(**{one: f"{{{renamed}}}" for one, renamed in own.items()})
+    return f"None if {name} is None else {text}", {own[one]: given for one, given in names.items()}
 
 
 def _processing(operator: Operator) -> Step:

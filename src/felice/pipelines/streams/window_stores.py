@@ -9,15 +9,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import suppress
+from itertools import repeat
 from operator import index
 from struct import Struct
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import UNWRITABLE, FixedSize, Format, WindowEnds
-from felice.pipelines.streams.record import Change, Timestamped, Window, Windowed, change_of, made
+from felice.pipelines.streams.record import Change, Timestamped, Window, Windowed, made
 from felice.pipelines.streams.stores import (
     NEVER,
+    Clocks,
     Found,
     IndexedStore,
     OrderedRows,
@@ -28,6 +30,10 @@ from felice.pipelines.streams.stores import (
 )
 from felice.pipelines.streams.telling import shown
 
+WindowChange = tuple[Windowed, Change, int]
+"""Windowed key, change, and the row's time."""
+WindowChanges = Callable[[bytes, Any, Iterable[Any], int, Iterable[Window]], Iterator[WindowChange]]
+"""(bytes of the key, key, values, timestamp, windows) -> the change of each window"""
 NO_TIME = 1 << 63
 """Greater than each time."""
 _TIME = Struct(">Q")
@@ -193,9 +199,9 @@ class ExpiringStore(Store):
             else:
                 self._apply(key, row)
 
-    def _row_key(self, time: int, key: Any) -> Any:
-        """The key of the row that `_by_time` has under a time."""
-        return key
+    def _row_keys(self, time: int, keys: Iterable[Any]) -> Iterable[Any]:
+        """The keys of the rows that `_by_time` has under a time."""
+        return keys
 
     def _expire_before(self, time: int) -> None:
         # Once rows are gone, each later time is noted: so it does not matter how often this is called.
@@ -206,10 +212,13 @@ class ExpiringStore(Store):
             self._gone_before = time
 
     def _remove_before(self, end: int) -> list[Any]:
-        gone = [self._row_key(time, key) for time, keys in self._by_time.take_before(end) for key in keys]
+        gone = [key for time, keys in self._by_time.take_before(end) for key in self._row_keys(time, keys)]
+        self._remove_all(gone)
+        return gone
+
+    def _remove_all(self, gone: list[Any]) -> None:
         for key in gone:
             self._apply(key, None)
-        return gone
 
 
 class WindowStore(ExpiringStore):
@@ -252,6 +261,15 @@ class WindowStore(ExpiringStore):
         """With the size of the windows."""
         return f"{super().shape()}, {self._size_ms} ms"
 
+    def _remove_all(self, gone: list[Any]) -> None:
+        if self.found is not Found.BY_TIME:
+            super()._remove_all(gone)
+            return
+        # No other index knows these rows, and there may be as many as records.
+        pop = self.rows.pop
+        for key in gone:
+            pop(key, None)
+
     def _apply(self, key: Any, row: Any) -> None:
         super()._apply(key, row)
         key_bytes, start = key
@@ -284,44 +302,52 @@ class WindowStore(ExpiringStore):
         self,
         initial: Callable[[], Any],
         compute: Callable[[Any, Any, Any], Any],
+        clocks: Clocks,
         *,
         sends_old: bool,
-    ) -> Callable[[bytes, Any, Any, int, Window], tuple[Windowed, Change, int]]:
-        """A function (bytes of the key, key, value, timestamp, window) that does `put` with what `compute` makes of the
-        key, the value and the window's value, and returns the windowed key, the change and the row's time.
+    ) -> WindowChanges:
+        """A function that does `put` in each window with what `compute` makes of the key, the value and the window's
+        value. It yields each change before it makes the next one, and advances the clock `newest`.
 
         A row keeps the greatest timestamp of its records. A window without row has the value `initial()`.
         """
-        rows, changed, by_time = self.rows, self._changed, self._by_time
-        pack, unpack = self._value.pack, self._value.unpack
+        rows, changed, by_time, newest_clock = self.rows, self._changed, self._by_time, self.newest
+        pack, unpack, plain = self._value.pack, self._value.unpack, self._value.plain
 
-        def update(
-            key_bytes: bytes, key: Any, value: Any, timestamp: int, window: Window
-        ) -> tuple[Windowed, Change, int]:
-            place = key_bytes, window[0]
-            row, old = rows.get(place), None
-            if row is None:
-                so_far = initial()
-            else:
-                so_far = unpack(row[0])
-                if row[1] > timestamp:
-                    timestamp = row[1]
-                if sends_old:
-                    old = unpack(row[0])
-            new = compute(key, value, so_far)
-            changed.add(place)
-            if new is not None:
-                try:
-                    rows[place] = pack(new), timestamp
-                except UNWRITABLE as error:
-                    raise self._value.refusal(new, error) from None
+        def updates(
+            key_bytes: bytes, key: Any, values: Iterable[Any], timestamp: int, windows: Iterable[Window]
+        ) -> Iterator[WindowChange]:
+            newest = clocks.get(newest_clock)
+            for window, value in zip(windows, values, strict=True):
+                start = window[0]
+                place, old, time = (key_bytes, start), None, timestamp
+                row = rows.get(place)
                 if row is None:
-                    by_time.add(window[0], key_bytes)
-            elif row is not None:
-                del rows[place]
-            return made(Windowed, (key, window)), change_of(new, old), timestamp
+                    so_far = initial()
+                else:
+                    packed, before = row
+                    so_far = packed if type(packed) is plain else unpack(packed)
+                    if before > time:
+                        time = before
+                    if sends_old:
+                        # Unpacked on its own, because `compute` may change the object that it gets.
+                        old = unpack(packed)
+                new = compute(key, value, so_far)
+                changed.add(place)
+                if new is not None:
+                    try:
+                        rows[place] = new if type(new) is plain else pack(new), time
+                    except UNWRITABLE as error:
+                        raise self._value.refusal(new, error) from None
+                    if row is None:
+                        by_time.add(start, key_bytes)
+                elif row is not None:
+                    del rows[place]
+                if start > newest:
+                    newest = clocks.advance(newest_clock, start)
+                yield made(Windowed, (key, window)), made(Change, (new, old, True)), time
 
-        return update
+        return updates
 
     def items(self) -> Iterator[tuple[Windowed, Timestamped]]:
         """All rows by start, then by their keys' bytes."""
@@ -369,8 +395,8 @@ class WindowStore(ExpiringStore):
         """Remove windows whose retention has passed at this stream time."""
         self._expire_before(time - self._retention_ms + 1)
 
-    def _row_key(self, time: int, key: Any) -> Any:
-        return key, time
+    def _row_keys(self, time: int, keys: Iterable[Any]) -> Iterable[Any]:
+        return zip(keys, repeat(time))
 
 
 class StoredRow(NamedTuple):

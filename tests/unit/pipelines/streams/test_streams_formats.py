@@ -65,6 +65,31 @@ def test_formats_can_be_sent_to_workers(name: str) -> None:
     assert pickle.loads(pickle.dumps(FORMATS[name])).write(value) == FORMATS[name].write(value)
 
 
+def bytes_by_text(format_: Format, value: Any) -> Any:
+    """What the expression of `written` gives."""
+    text, names = format_.written("value")
+    return eval(text.format(**{name: name for name in names}), {**names, "value": value})
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", VALUES)
+def test_the_text_of_a_format_writes_the_same_bytes(name: str, data: st.DataObject) -> None:
+    value, form = data.draw(VALUES[name]), FORMATS[name]
+    assert bytes_by_text(form, value) == form.writer(value)
+    key = Windowed(value, Window(3, 13))
+    for windowed in (time_windowed(form, 10), session_windowed(form)):
+        assert bytes_by_text(windowed, key) == windowed.writer(key)
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", VALUES)
+def test_plain_values_are_their_own_packed_form(name: str, data: st.DataObject) -> None:
+    value, form = data.draw(VALUES[name]), FORMATS[name]
+    if type(value) is form.plain:
+        assert form.pack(value) is value
+        assert form.unpack(value) is value
+
+
 def test_numbers_are_those_of_kafkas_serializers() -> None:
     assert FORMATS["long"].write(258) == bytes([0, 0, 0, 0, 0, 0, 1, 2])
     assert FORMATS["int"].write(-1) == b"\xff" * 4

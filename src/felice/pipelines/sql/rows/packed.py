@@ -107,6 +107,11 @@ class PackedFormat(RowFormat):
         except self._refusals:
             return self._restore(message_pack.unpacked(data))
 
+    @property
+    def plain(self) -> type | None:
+        """Tuples, if no value in them can change."""
+        return tuple if self._is_plain else None
+
     @cached_property
     def pack(self) -> Callable[[Row], Any]:
         """Makes the packed form: the row itself if no value in it can change, else its bytes."""

@@ -29,33 +29,34 @@ Joiner = Callable[[Any, Any], Any]
 class StreamTableJoin:
     """Looks each record of a stream up in a table. A change of the table alone gives no result.
 
-    Records without value are skipped. `key_of` returns the key of the table's row. If that key is None, an inner join
-    skips the record, and a left join joins it with None. `table_at` looks up the row of a versioned table as it was at
-    the record's time.
+    Records without value are skipped. `key_of` returns the key of the table's row; without it, that is the record's
+    key. If that key is None, an inner join skips the record, and a left join joins it with None. `table_at` looks up
+    the row of a versioned table as it was at the record's time.
     """
 
     table: Getter
     joiner: Joiner
     is_left: bool
-    key_of: Callable[[Any, Any], Any]
+    key_of: Callable[[Any, Any], Any] | None = None
     table_at: GetterAt | None = None
 
     def step(self) -> Step:
         """One record with the key of the stream, or none."""
+        mapped = "key" if self.key_of is None else "{key_of}(key, value)"
+        row = "{table}(mapped)" if self.table_at is None else "{table_at}(mapped, timestamp)"
+        passes = "True" if self.is_left else "found is not None"
         return Step(
-            "value, passes = {joined}(key, value, timestamp)",
-            {"joined": self._joined},
+            f"mapped = {mapped}\n"
+            f"row = None if mapped is None else {row}\n"
+            "found = None if row is None else row[0]\n"
+            f"passes = {passes}\n"
+            "if passes:\n    value = {joiner}(value, found)",
+            {"joiner": self.joiner, "key_of": self.key_of, "table": self.table, "table_at": self.table_at},
             only_if="value is not None",
             drops=Dropped(NULL),
             then="if passes",
+            targets="value",
         )
-
-    def _joined(self, key: Any, value: Any, timestamp: int) -> tuple[Any, bool]:
-        mapped, row = self.key_of(key, value), None
-        if mapped is not None:
-            row = self.table(mapped) if self.table_at is None else self.table_at(mapped, timestamp)
-        found = None if row is None else row.value
-        return (None, False) if found is None and not self.is_left else (self.joiner(value, found), True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 from felice.dataclass import dataclass
 from felice.pipelines.streams.copies import copier, own_copies
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
-from felice.pipelines.streams.operators.windowed import (
-    Closing,
-    WindowChange,
-    ending_windows,
-    windowed_step,
-)
+from felice.pipelines.streams.operators.windowed import Closing, ending_windows, windowed_step
 from felice.pipelines.streams.record import LATE, Dropped, Step, Window, Windowed, change_of, made
 from felice.pipelines.streams.stores import Clocks
-from felice.pipelines.streams.window_stores import SlidingStore, StoredRow
+from felice.pipelines.streams.window_stores import SlidingStore, StoredRow, WindowChange
 from felice.pipelines.streams.windows import SlidingWindows
 
 

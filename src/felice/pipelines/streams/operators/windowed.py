@@ -18,7 +18,6 @@ from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer
 from felice.pipelines.streams.record import (
     LATE,
     NULL,
-    Change,
     Dropped,
     Step,
     Timestamped,
@@ -28,11 +27,8 @@ from felice.pipelines.streams.record import (
     made,
 )
 from felice.pipelines.streams.stores import Clocks
-from felice.pipelines.streams.window_stores import SessionStore, WindowStore
+from felice.pipelines.streams.window_stores import SessionStore, WindowChange, WindowChanges, WindowStore
 from felice.pipelines.streams.windows import CalendarWindows, SessionWindows, TimeWindows
-
-WindowChange = tuple[Windowed, Change, int]
-"""Windowed key, change, and the row's time."""
 
 
 def windowed_step(
@@ -105,13 +101,13 @@ class WindowAggregate:
     sends_old: bool
     on_close: bool
 
-    _update: Callable[[bytes, Any, Any, int, Window], WindowChange] = field(init=False)
+    _updates: WindowChanges = field(init=False)
     _windows_of: Callable[[int], tuple[Window, ...]] = field(init=False)
     _closing: Closing = field(init=False)
 
     def __post_init__(self) -> None:
-        self._update = self.store.updater(
-            own_copies(self.initializer), self.aggregator, sends_old=self.sends_old
+        self._updates = self.store.updater(
+            own_copies(self.initializer), self.aggregator, self.clocks, sends_old=self.sends_old
         )
         self._windows_of = self.store.windows_of = self.windows.finder()
         ends = self.windows if isinstance(self.windows, CalendarWindows) else None
@@ -124,21 +120,16 @@ class WindowAggregate:
         return windowed_step(self._changes, self._closed, on_close=self.on_close)
 
     def _changes(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
-        clocks, newest_clock = self.clocks, self.store.newest
-        closed_until = clocks.advance(self.name, timestamp) - self.windows.grace_ms
-        newest = clocks.get(newest_clock)
+        closed_until = self.clocks.advance(self.name, timestamp) - self.windows.grace_ms
+        newest = self.clocks.get(self.store.newest)
         key_bytes, windows = self.store.key_bytes(key), self._windows_of(timestamp)
         if windows[0].end <= closed_until:
             windows = tuple(one for one in windows if one.end > closed_until)
             if not windows:
                 raise Dropped(LATE, timestamp)
-        for window, own in zip(windows, copies(value, len(windows)), strict=True):
-            change = self._update(key_bytes, key, own, timestamp, window)
-            if window.start > newest:
-                newest = clocks.advance(newest_clock, window.start)
-            yield change
-        if not self.on_close:
-            self.store.expire(newest)
+        yield from self._updates(key_bytes, key, copies(value, len(windows)), timestamp, windows)
+        if not self.on_close and windows[-1].start > newest:
+            self.store.expire(windows[-1].start)
 
     def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         for _ in self._changes(key, value, timestamp):
