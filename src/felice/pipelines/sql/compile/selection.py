@@ -88,9 +88,9 @@ class Selection:
             code = text.code(expression)
             if can_be_null and not self._is_of_key(expression):
                 code = replace(code, text=f"None if value is None else ({code.text})")
-            text.assign(f"k{part}", code, "PARTITION BY")
-        made = tuple_text("k", len(key)) if key else "None"
-        condition = "None if k0 is None else " if len(key) == 1 else ""
+            text.assign(f"q{part}", code, "PARTITION BY")
+        made = tuple_text("q", len(key)) if key else "None"
+        condition = "None if q0 is None else " if len(key) == 1 else ""
         text.lines.append(f"new_key = {condition}{made}")
 
     def _is_of_key(self, expression: Expression) -> bool:
