@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from felice.pipelines.sql.expressions.calls import chosen, result_type
 from felice.pipelines.sql.expressions.code import Code
 from felice.pipelines.sql.functions import built_in
-from felice.pipelines.sql.functions.counting import MOST_HASHES
+from felice.pipelines.sql.functions.counting import MOST_HASHES, CountRows, CountValues
 from felice.pipelines.sql.functions.table import AGGREGATE, AggregateError
 from felice.pipelines.sql.syntax.errors import BEGIN, SqlError
 from felice.pipelines.sql.types import (
@@ -383,3 +383,13 @@ def test_undo_gives_the_aggregate_of_the_rest(name: str, data: st.DataObject) ->
             state = after
     rest = one.aggregate.result(folded(one, [row for is_undone, row in rows if not is_undone]))
     assert same(name, one.aggregate.result(state), rest)
+
+
+@pytest.mark.parametrize("aggregate", [CountRows, CountValues])
+@pytest.mark.parametrize("values", [[None], ["a"]])
+def test_the_texts_of_an_aggregate_do_what_its_methods_do(aggregate: Any, values: list[Any]) -> None:
+    made = aggregate((), (), {})
+    given = values if aggregate is CountValues else []
+    for method, text in aggregate.texts.items():
+        expression = text.format(*(f"given[{place}]" for place in range(len(given))), state="state")
+        assert eval(expression, {"state": 7, "given": given}) == getattr(made, method)(7, *given)

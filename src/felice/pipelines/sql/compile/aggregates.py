@@ -69,7 +69,11 @@ class Aggregates:
             arguments = [f"values[{place + offset}]" for offset in range(len(call.argument_types))]
             place += len(arguments)
             given = [f"state[{number}]", *(["values[0]"] if call.function.is_ordered else []), *arguments]
-            calls += f"f{number}({', '.join(given)}), "
+            text = getattr(made, "texts", {}).get(method)
+            if text is None:
+                calls += f"f{number}({', '.join(given)}), "
+            else:
+                calls += f"({text.format(*arguments, state=given[0])}), "
         made_here: dict[str, Any] = {}
         exec(f"def make({', '.join(names)}):\n    return lambda key, values, state: ({calls})\n", made_here)
         function: Callable[[Any, Any, Any], Any] = made_here["make"](*names.values())

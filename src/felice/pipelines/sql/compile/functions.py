@@ -8,7 +8,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.joins import ROWKEY
 from felice.pipelines.sql.analysis.plan import FOREIGN_KEY, GROUPS, Field, QueryPlan
 from felice.pipelines.sql.compile.generated import RowText
-from felice.pipelines.sql.compile.operators import Rows, Shape
+from felice.pipelines.sql.compile.operators import VALUE, Rows, Shape
 from felice.pipelines.sql.expressions.code import Report
 from felice.pipelines.sql.functions.table import FunctionTable, Settings
 from felice.pipelines.sql.rows import Columns, tuples
@@ -69,10 +69,11 @@ class PlanFunctions:
             text.assign(f"o{number}", text.code(one.expression), one.name)
         return tuple_text("o", len(outputs))
 
-    def computed(self, table: Table, text: RowText) -> Table:
-        """The table with the value columns of the result."""
-        text.lines.append(f"return {self.write_outputs(text)}")
-        return table.map_values(text.made(OF_ROW)(), value=shown_format(self.plan))
+    def computed(self, table: Table, text: RowText) -> Stream:
+        """The changes of a table, with the value columns of the result. A deleted row has none."""
+        text.skip_null_values("None")
+        text.give(self.write_outputs(text))
+        return rows_of(table.to_stream(), text, "select", VALUE, table.key_format, shown_format(self.plan))
 
     def filtered(self, table: Table, layout: Layout | None) -> Table:
         """The rows for which WHERE is true."""
@@ -83,7 +84,7 @@ class PlanFunctions:
             table.plan.send_old()  # So a row that never matched is not deleted. Kafka Streams keeps no old one there.
         text = self.text(layout)
         text.require(plan.where, "WHERE", "False")
-        text.lines.append("return True")
+        text.give("True")
         return table.filter(text.made(OF_ROW)())
 
 

@@ -4,16 +4,18 @@ Keeps true: an expression that fails is null; a condition that fails is false. E
             of the column or clause.
 How:        A function's text has a line for each column that it reads, and lines for each expression. Its names are
             constants, or were made here.
+            The same lines can be statements of an operator, which cost no call for each record. Then those behind a
+            result that has a condition are in an `else`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
-from textwrap import indent
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from felice.pipelines.sql.analysis.names import Sides
 from felice.pipelines.sql.analysis.plan import EXPLODED, Field, Side
@@ -26,6 +28,16 @@ from felice.pipelines.sql.expressions.compiler import Compiler, Scope
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.syntax.tree import Call
 from felice.pipelines.sql.types import SqlType
+
+
+class Result(NamedTuple):
+    """Ends a function with these results; with a condition, only where it is true."""
+
+    results: str
+    only_if: str = ""
+
+
+Line = str | Result
 
 
 class RowText:
@@ -45,7 +57,7 @@ class RowText:
     ) -> None:
         """`value_places` are the value columns that records have; None: all of their topic."""
         self.names = Names(report)
-        self.head, self.lines = list[str](), list[str]()
+        self.head, self.lines = list[Line](), list[Line]()
         """The lines before the columns are read, and those after that."""
         self._layout = None if layout is None else {field: place for place, field in enumerate(layout)}
         self._value_places = value_places
@@ -93,21 +105,24 @@ class RowText:
 
     def skip_null_values(self, results: str) -> None:
         """Return these results for a record without value, before a column is read."""
-        self.head += ["if value is None:", f"    return {results}"]
+        self.head.append(Result(results, "value is None"))
 
     def require(self, given: Any, label: str, otherwise: str) -> None:
         """Lines that return unless a condition is true."""
         self.assign("passes", self.code(given), label)
-        self.lines += ["if not passes:", f"    return {otherwise}"]
+        self.give(otherwise, only_if="not passes")
+
+    def give(self, results: str, *, only_if: str = "") -> None:
+        """Return these results; with a condition, only where it is true."""
+        self.lines.append(Result(results, only_if))
 
     def made(self, parameters: str, *, value_is_null: bool = False) -> Generated:
         """The function. Columns of a record without value are null with `value_is_null`."""
         used = list(self._sides.used)
         prelude = [f"{self._local(one)} = {self._text(one, value_is_null)}" for one in used]
         definitions = "".join(self.names.definitions)
-        lines = [*self.head, *prelude, *definitions.splitlines(), *self.lines]
-        text = f"def run({parameters}):\n" + indent("\n".join(lines) or "pass", "    ") + "\n"
-        return Generated(text, self.names.constants)
+        lines = (*self.head, *prelude, *definitions.splitlines(), *self.lines)
+        return Generated(parameters, lines, self.names.constants)
 
     def _local(self, field: Field) -> str:
         return f"c_{field.side}_{field.kind}_{field.number}"
@@ -176,17 +191,58 @@ class Generated:
     with all that it refers to.
     """
 
-    def __init__(self, text: str, constants: Mapping[str, Any]) -> None:
-        self._text, self._constants = text, dict(constants)
+    def __init__(self, parameters: str, lines: Sequence[Line], constants: Mapping[str, Any]) -> None:
+        self._parameters, self._lines, self._constants = parameters, lines, dict(constants)
 
     def __call__(self, metadata: MetadataOf = lambda: None) -> Any:
         """The function."""
         made: dict[str, Any] = {
             "__name__": __name__
         }  # The module of the function, or pickle would look for one.
-        body = indent(self._text, "    ")
-        exec(_code(f"def make(metadata, {', '.join(self._constants)}):\n{body}    return run\n"), made)
+        lines = _nested(self._lines, "return ")
+        body = _block([f"def run({self._parameters}):", *_block(lines), "return run"])
+        exec(_code("\n".join([f"def make(metadata, {', '.join(self._constants)}):", *body])), made)
         return made["make"](metadata, *self._constants.values())
+
+    def statement(self, targets: str, metadata: MetadataOf) -> tuple[str, dict[str, Any]] | None:
+        """The text that sets targets to the results, with its names in braces; None if the text must be a function.
+
+        Functions inside it would use variables of all steps around it, which makes these slower.
+        """
+        lines = _nested(self._lines, f"{targets} = ")
+        if any(_FUNCTION.search(line) for line in lines):
+            return None
+        text = "\n".join(lines).replace("{", "{{").replace("}", "}}")
+        names = self._constants | {"metadata": metadata}
+        return _CONSTANT.sub(r"{\g<0>}", text), names
+
+
+_CONSTANT = re.compile(r"\b(?:k[0-9]+|metadata)\b")
+_FUNCTION = re.compile(r"\b(?:def|lambda|for)\b")
+
+
+def _nested(lines: Sequence[Line], end: str) -> list[str]:
+    """The lines as Python has them. `end` is what a result begins with. None of the lines behind it run then."""
+    made = list[str]()
+    for place, line in enumerate(lines):
+        if isinstance(line, str):
+            made.append(line)
+            continue
+        result = f"{end}{line.results}"
+        if not line.only_if:
+            return [*made, result]
+        return [
+            *made,
+            f"if {line.only_if}:",
+            f"    {result}",
+            "else:",
+            *_block(_nested(lines[place + 1 :], end)),
+        ]
+    return made
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines] or ["    pass"]
 
 
 @lru_cache(maxsize=4096)

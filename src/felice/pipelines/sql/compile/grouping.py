@@ -30,15 +30,15 @@ class Groups:
         self._aggregates = Aggregates(grouping, functions.tools.settings)
         self._key, self._value = tuples(key_columns(grouping.types)), tuples(self._aggregates.arguments)
 
-    def table(self, rows: Stream | Table, layout: Layout | None) -> Table:
-        """The table of the result, with HAVING."""
+    def changes(self, rows: Stream | Table, layout: Layout | None) -> Stream:
+        """The changes of the result, with HAVING."""
         state, aggregates = tuples(self._aggregates.state), self._aggregates
         if isinstance(rows, Stream):
             found = self._of_stream(self._grouped(rows, layout), state)
         else:
             table = self._functions.filtered(rows, layout)
             text = self._text_of_groups(layout, "None, None")
-            text.lines.append(f"return group, {self._write_arguments(text)}")
+            text.give(f"group, {self._write_arguments(text)}")
             grouped = table.group_by(text.made(OF_ROW)(), key=self._key, value=self._value)
             found = grouped.aggregate(
                 aggregates.initial(), aggregates.adder(), aggregates.subtractor(), value=state
@@ -67,7 +67,7 @@ class Groups:
     def _grouped(self, stream: Stream, layout: Layout | None) -> Stream:
         """The arguments of aggregates, by group."""
         text = self._text_of_groups(layout, RECORD_IF.nothing, where=True)
-        text.lines.append(f"return {RECORD_IF.result('group', self._write_arguments(text))}")
+        text.give(RECORD_IF.result("group", self._write_arguments(text)))
         is_rekeyed = not self._plan.keeps_key
         found = rows_of(stream, text, "group", RECORD_IF, self._key, self._value, is_rekeyed=is_rekeyed)
         if self._aggregates.is_ordered:
@@ -86,11 +86,8 @@ class Groups:
         count = len(self._grouping.expressions)
         for part, expression in enumerate(self._grouping.expressions):
             text.assign(f"g{part}", text.code(expression), "GROUP BY")
-        text.lines += [
-            f"if {' or '.join(f'g{part} is None' for part in range(count))}:",
-            f"    return {otherwise}",
-            f"group = {tuple_text('g', count)}",
-        ]
+        text.give(otherwise, only_if=" or ".join(f"g{part} is None" for part in range(count)))
+        text.lines.append(f"group = {tuple_text('g', count)}")
         return text
 
     def _write_arguments(self, text: RowText) -> str:
@@ -105,11 +102,11 @@ class Groups:
                 names.append(name)
         return f"({''.join(f'{one}, ' for one in names)})"
 
-    def _results(self, table: Table) -> Table:
+    def _results(self, table: Table) -> Stream:
         if self._grouping.having is not None:
             text = self._text_of_results()
             text.require(self._grouping.having, "HAVING", "False")
-            text.lines.append("return True")
+            text.give("True")
             table = table.filter(text.made(OF_ROW)())
         return self._functions.computed(table, self._text_of_results())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Headers, RecordMetadata, RunningTask, Step
@@ -42,11 +42,21 @@ RECORDS = Shape("found", "for key, value, timestamp in found", "(({key}, {value}
 """Any number of records."""
 
 
+class RowCode(Protocol):
+    """A generated function. It gets a function that says where the record was read."""
+
+    def __call__(self, metadata: MetadataOf) -> RowFunction:
+        """The function."""
+
+    def statement(self, targets: str, metadata: MetadataOf) -> tuple[str, dict[str, Any]] | None:
+        """The text that sets targets to the results, and its names; None if there is no such text."""
+
+
 @dataclass(slots=True)
 class Rows:
-    """Replaces each record by the results of a function. `make` gets a function that says where the record was read."""
+    """Replaces each record by the results of a function."""
 
-    make: Callable[[MetadataOf], RowFunction]
+    make: RowCode
     shape: Shape
     _task: RunningTask | None = None
 
@@ -56,11 +66,13 @@ class Rows:
 
     def step(self) -> Step:
         """The results, in order."""
-        return Step(
-            f"{self.shape.targets} = {{run}}(key, value, timestamp, headers)",
-            {"run": self.make(self._metadata)},
-            then=self.shape.then,
-        )
+        targets, then = self.shape.targets, self.shape.then
+        inline = self.make.statement(targets, self._metadata)
+        if inline is not None:
+            statement, names = inline
+            return Step(statement, names, then=then, targets=targets)
+        call = f"{targets} = {{run}}(key, value, timestamp, headers)"
+        return Step(call, {"run": self.make(self._metadata)}, then=then)
 
     def _metadata(self) -> RecordMetadata | None:
         return None if self._task is None else self._task.record_metadata()

@@ -17,7 +17,7 @@ from felice.pipelines.sql.compile.functions import (
     shown_format,
     tuple_text,
 )
-from felice.pipelines.sql.compile.generated import RowText, write_explosion
+from felice.pipelines.sql.compile.generated import Result, RowText, write_explosion
 from felice.pipelines.sql.compile.operators import RECORD_IF, RECORDS, VALUE, VALUE_IF, Shape
 from felice.pipelines.sql.expressions.code import Code
 from felice.pipelines.sql.rows import tuples
@@ -74,8 +74,8 @@ class Selection:
             self._write_loop(text, start, rows, f"({', '.join(result)})")
             return text
         if self._event_time is not None:
-            text.lines += ["if at is None:", f"    return {shape.nothing}"]
-        text.lines.append(f"return {shape.result(*result)}")
+            text.give(shape.nothing, only_if="at is None")
+        text.give(shape.result(*result))
         return text
 
     def _write_key(self, text: RowText) -> None:
@@ -124,7 +124,7 @@ class Selection:
             f"for {names}, in {rows}:",
             *(f"    {line}" for line in text.lines[start:]),
             *inner,
-            "return found",
+            Result("found"),
         ]
 
 
@@ -132,9 +132,7 @@ def with_time(functions: PlanFunctions, stream: Stream, event_time: EventTime) -
     """The changes of a table, with the time that a column of their rows has."""
     text = functions.text(())
     write_time(functions, text, event_time, "key", "value[{}]", only_if="value is not None")
-    text.lines.append(
-        f"return {RECORDS.result('key', 'value', 'at')} if at is not None else {RECORDS.nothing}"
-    )
+    text.give(f"{RECORDS.result('key', 'value', 'at')} if at is not None else {RECORDS.nothing}")
     return rows_of(stream, text, "timestamp", RECORDS, stream.key_format, stream.value_format)
 
 

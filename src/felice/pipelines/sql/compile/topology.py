@@ -134,13 +134,12 @@ class Compilation:
         """The records of the result. Their time is in a column, if one is named."""
         rows, layout = self._joined()
         if self._plan.grouping is not None:
-            rows = Groups(self._functions, self._plan.grouping).table(rows, layout)
+            changes = Groups(self._functions, self._plan.grouping).changes(rows, layout)
         elif isinstance(rows, Table):
             table = self._functions.filtered(rows, layout)
-            rows = self._functions.computed(table, self._functions.text(layout))
+            changes = self._functions.computed(table, self._functions.text(layout))
         else:
             return Selection(self._functions, event_time).of(rows, layout)
-        changes = rows.to_stream()
         return changes if event_time is None else with_time(self._functions, changes, event_time)
 
     # Sources
@@ -196,7 +195,7 @@ class Compilation:
         text = self._functions.text_of_side(number)
         text.skip_null_values("None")
         columns = "".join(f"{text.code(Column(field.name)).text}, " for field in layout)
-        text.lines.append(f"return {VALUE.result('key', f'({columns})')}")
+        text.give(VALUE.result("key", f"({columns})"))
         return rows_of(stream, text, "columns", VALUE, stream.key_format, format_of(layout))
 
     # Joins
@@ -251,12 +250,12 @@ class Compilation:
     def _keyed(self, stream: Stream, expression: Any, layout: Layout, key: Format) -> Stream:
         text = self._text_of_key(expression, layout)
         text.skip_null_values(RECORD_IF.nothing)
-        text.lines.append(f"return {RECORD_IF.result('part', 'value')}")
+        text.give(RECORD_IF.result("part", "value"))
         return rows_of(stream, text, "join-key", RECORD_IF, key, stream.value_format, is_rekeyed=True)
 
     def _key_function(self, expression: Any, layout: Layout) -> Callable[[Any, Any], Any]:
         text = self._text_of_key(expression, layout)
-        text.lines.append("return part")
+        text.give("part")
         function: Callable[[Any, Any], Any] = text.made(OF_ROW)()
         return function
 

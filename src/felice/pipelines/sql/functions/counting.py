@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 from felice.pipelines.sql.functions.ordering import equality_key
-from felice.pipelines.sql.functions.table import Settings, aggregate, state_itself
+from felice.pipelines.sql.functions.table import Settings, Texts, aggregate, state_itself
 from felice.pipelines.sql.types import BIGINT, BYTES, SqlType
 
 
@@ -39,6 +39,8 @@ class _Count:
 class CountRows(_Count):
     """COUNT(*)."""
 
+    texts: ClassVar[Texts] = {"add": "{state} + 1", "undo": "{state} - 1"}
+
     def add(self, state: int) -> int:
         """One more."""
         return state + 1
@@ -51,6 +53,11 @@ class CountRows(_Count):
 @aggregate("COUNT(value ANY) -> BIGINT", "The number of rows in which the value is not null.")
 class CountValues(_Count):
     """COUNT of values."""
+
+    texts: ClassVar[Texts] = {
+        "add": "{state} if {0} is None else {state} + 1",
+        "undo": "{state} if {0} is None else {state} - 1",
+    }
 
     def add(self, state: int, value: Any) -> int:
         """One more, unless it is null."""

@@ -58,6 +58,12 @@ def state_itself(state: Any) -> Any:
     return state
 
 
+Texts = Mapping[str, str]
+"""Expressions that do what methods of an aggregate function do, by the names of the methods, without a call for each
+row: of `{state}` and of the arguments, `{0}` and so on. A function has them as `texts`, if it has them.
+"""
+
+
 class Undoing(Aggregate, Protocol):
     """An aggregate function that also takes rows away, as aggregations of tables must: others have no `undo`."""
 

@@ -37,6 +37,12 @@ class KafkaFormat(BareFormat):
         """Writes the column's value."""
         return self._one.write
 
+    def written(self, value: str) -> tuple[str, dict[str, Any]]:
+        """Text is encoded without a call of Python's own functions."""
+        if self._one is not STRING_FORMAT:
+            return super().written(value)
+        return f"None if {value}[0] is None else {{encode}}({value}[0])", {"encode": str.encode}
+
     @cached_property
     def read_one(self) -> Callable[[bytes], Any]:
         """Reads the column's value."""
