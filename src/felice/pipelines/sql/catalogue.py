@@ -115,9 +115,9 @@ class QueryInfo:
 class Catalogue:
     """Sources by name, types by name, and persistent queries by id, in the order in which they were made."""
 
-    sources: Mapping[str, SourceInfo] = field(default_factory=lambda: MappingProxyType({}))
+    sources: MappingProxyType[str, SourceInfo] = field(default_factory=lambda: MappingProxyType({}))
     types: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
-    queries: Mapping[str, QueryInfo] = field(default_factory=lambda: MappingProxyType({}))
+    queries: MappingProxyType[str, QueryInfo] = field(default_factory=lambda: MappingProxyType({}))
     next_query: int = 0
     """The number of the next query's id."""
 
@@ -132,7 +132,7 @@ class Catalogue:
 
     def with_source(self, source: SourceInfo) -> Catalogue:
         """With one more source, or another one of the same name."""
-        return replace(self, sources=MappingProxyType({**self.sources, source.name: source}))
+        return replace(self, sources=MappingProxyType(self.sources | {source.name: source}))
 
     def without_source(self, name: str) -> Catalogue:
         """Without a source."""
@@ -142,7 +142,7 @@ class Catalogue:
     def with_query(self, query: QueryInfo) -> Catalogue:
         """With one more query, or another one of the same id."""
         return replace(
-            self, queries=MappingProxyType({**self.queries, query.id: query}), next_query=self.next_query + 1
+            self, queries=MappingProxyType(self.queries | {query.id: query}), next_query=self.next_query + 1
         )
 
     def without_query(self, id: str) -> Catalogue:

@@ -20,6 +20,7 @@ from felice.pipelines.sql.statements import Analyst, Change, PersistentQuery, ch
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
 from felice.pipelines.sql.syntax.tree import (
+    AlterSource,
     CreateAsSelect,
     CreateConnector,
     CreateSource,
@@ -163,8 +164,10 @@ class _Reading:
         self._apply(change, given)
 
     def _apply(self, change: Change, given: Statement) -> None:
-        for name, source in change.catalogue.sources.items():
-            if self._catalogue.sources.get(name) is not source:  # `!=` compares all columns of all sources.
+        # Only these statements make or change a source, and each of them the one that it names.
+        if isinstance(given, CreateSource | CreateAsSelect | AlterSource):
+            source = change.catalogue.sources[given.name]
+            if self._catalogue.sources.get(given.name) is not source:
                 self._need(source, given)
         self._catalogue = change.catalogue
         for id in change.stopped:
