@@ -67,7 +67,7 @@ class SparkQueries:
         self._wanted: dict[str, _Wanted] = {}
         self._known: frozenset[str] | None = None
         self._wish = 0
-        """The number of the last change of the wanted applications."""
+        """The number of the last change that ends applications, or may end some that the host has."""
         self._done = -1
         """The number of the last change that was carried out."""
         self._host: Host | None = None
@@ -91,6 +91,15 @@ class SparkQueries:
     def want(self, apps: Mapping[str, App], known: frozenset[str] | None) -> None:
         """Run exactly these applications."""
         with self._lock:
+            # An added application ends no other one, so nothing has to wait until the host has it.
+            ends_some = (
+                self._wish == 0
+                or (
+                    known != self._known
+                    and (known is None or self._known is None or not self._known <= known)
+                )
+                or any(apps.get(id) is not one.app for id, one in self._wanted.items())
+            )
             for id, app in apps.items():
                 before = self._wanted.get(id)
                 if before is None or before.app is not app:
@@ -98,7 +107,7 @@ class SparkQueries:
             for id in self._wanted.keys() - apps.keys():
                 del self._wanted[id]
             self._known = known
-            self._wish += 1
+            self._wish += ends_some
         self._changed.set()
 
     def states(self) -> Mapping[str, QueryState]:
@@ -125,7 +134,8 @@ class SparkQueries:
                 with self._lock:
                     wish = self._wish
                 if self._turn():
-                    self._done = wish
+                    with self._lock:
+                        self._done = wish
             except Exception:
                 _log.exception("the persistent queries cannot be followed")
                 self._ends.wait(1.0)

@@ -492,8 +492,8 @@ class SqlService:
         subjects = self._subjects(change.deleted_topic)
         await self._write(command, Read(given, text, change))
         if change.deleted_topic is not None:
-            if change.stopped:
-                await self._queries_end(f"{change.message.rstrip('.')}, but ")
+            # An earlier TERMINATE does not wait for the batch under way, so this waits in any case.
+            await self._queries_end(f"{change.message.rstrip('.')}, but ")
             await self.cluster.delete(change.deleted_topic)
             await self._forget(subjects)
         query = change.started.id if change.started is not None else None
@@ -679,7 +679,7 @@ def parsed(
     if not found:
         raise StatementFailed("the request has no statement", text)
     if len(found) > most:
-        raise StatementFailed(f"there may be {most:,} statements, and here are more", unparsed(text)[:1_000])
+        raise StatementFailed(f"the limit is {most:,} statements, and there are more", unparsed(text)[:1_000])
     return found
 
 

@@ -147,6 +147,18 @@ def test_a_query_runs_until_the_batch_that_was_under_way_has_ended(queries: Quer
     wait_until(queries.others_have_ended)
 
 
+def test_a_new_query_ends_no_other_one(queries: Queries) -> None:
+    """A stream without queries cannot be dropped with its topic while another query waits for Spark, otherwise."""
+    two = apps("A", "B")
+    queries.want({"A": two["A"]}, frozenset("A"))
+    wait_until(queries.others_have_ended)
+    queries.host.has_old_batch = True
+    queries.want(two, frozenset("AB"))
+    assert queries.others_have_ended()
+    queries.want({**two, **apps("B")}, frozenset("AB"))  # another version
+    assert not queries.others_have_ended()
+
+
 def test_a_query_that_was_paused_since_it_may_be_known_has_ended(queries: Queries) -> None:
     queries.want(apps("A"), frozenset("A"))
     settled(queries, "put A")

@@ -421,6 +421,11 @@ def test_the_topics_of_a_cluster_stay_until_its_queries_have_ended(
         service._queries.has_ended = False
         with pytest.raises(StatementFailed, match="was dropped, but the queries have not ended"):
             await service.execute("DROP STREAM gone DELETE TOPIC;", {}, {})
+        create = COPY.replace("copy", "ended")
+        await service.execute(f"{create}; TERMINATE ALL;", {}, {})  # It does not wait for a batch.
+        with pytest.raises(StatementFailed, match="was dropped, but the queries have not ended"):
+            await service.execute("DROP STREAM ended DELETE TOPIC;", {}, {})
+        assert not brokers.deleted
         with pytest.raises(KafkaException, match="the queries have not ended"):
             await service.terminate(["COPY"])
         assert registry.latest("COPY-value")
