@@ -23,6 +23,7 @@ from felice.pipelines.streams.on_spark.host.plans import (
     Failure,
     HostPlan,
     PlanFiles,
+    ReadFailures,
     check_hosted,
     levels_of,
     written_topics,
@@ -158,6 +159,22 @@ def test_files_that_no_batch_needs_are_removed(tmp_path: Path) -> None:
     assert files.next_failure(files.plan(2)) == 3
     assert files.next_failure(HostPlan(3, (entry(cleared=8),))) == 9
     assert files.app(kept) == b"kept" and not (tmp_path / "apps" / old).exists()
+
+
+def test_a_file_of_a_failure_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read, paths = PlanFiles(tmp_path), ReadFailures(), list[str]()
+    text_of = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path: paths.append(path.stem) or text_of(path))
+    assert files.failures(read) == []
+    for number in (1, 2):
+        files.write_failure(Failure(number, "a", 4, "why", {}))
+    assert [one.number for one in files.failures(read)] == [1, 2]
+    files.write_failure(Failure(2, "b", 5, "another of this number", {}))
+    (tmp_path / "failures" / "1.json").unlink()
+    paths.clear()
+    assert [one.incarnation for one in files.failures(read)] == ["b"]
+    assert [one.incarnation for one in files.failures(read)] == ["b"]
+    assert paths == ["2"] and len(read.known) == 1
 
 
 def test_each_range_is_read_once_for_all_apps() -> None:

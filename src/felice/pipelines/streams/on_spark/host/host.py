@@ -61,6 +61,7 @@ from felice.pipelines.streams.on_spark.host.plans import (
     HostPlan,
     KnownApp,
     PlanFiles,
+    ReadFailures,
     check_hosted,
     levels_of,
     written_topics,
@@ -170,6 +171,7 @@ class Host:
         """Why the query was started again, until it has finished a batch or runs for a while."""
         self._newest = HostPlan()
         self._left_out = LeftOut()
+        self._read_failures = ReadFailures()
         self._outages = Outages(self._config)
 
     def start(self) -> None:
@@ -253,7 +255,7 @@ class Host:
         """The Apps. If the query cannot go on, all that would run have its error."""
         with self._changing:
             plan = self._plan()
-        failed = plan.failed(self._files.failures())
+        failed = plan.failed(self._files.failures(self._read_failures))
         behind, left_out = self._reported(plan)
         found = {}
         for one in plan.entries:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, field
 from functools import cached_property
 from pathlib import Path
@@ -190,6 +191,17 @@ def check_hosted(name: str, topology: Topology) -> None:
         )
 
 
+_Seen = tuple[str, int, int]
+"""A file of a failure: its name, and what changes when another file takes this name."""
+
+
+@dataclass(slots=True)
+class ReadFailures:
+    """The files of failures that were read, for one that asks again and again."""
+
+    known: Mapping[_Seen, Failure] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class PlanFiles:
     """The files of plans, Apps and failures in a directory."""
@@ -230,14 +242,23 @@ class PlanFiles:
         """A pickled topology."""
         return self._app_path(digest).read_bytes()
 
-    def failures(self) -> list[Failure]:
-        """All failures, the oldest first."""
+    def failures(self, read: ReadFailures | None = None) -> list[Failure]:
+        """All failures, the oldest first. A file that is in `read` as it is now is not read again."""
+        known, found = (ReadFailures() if read is None else read).known, dict[_Seen, Failure]()
         try:
             paths = [path for path in (self.directory / "failures").iterdir() if path.suffix == ".json"]
         except FileNotFoundError:
-            return []
-        found = [Failure(**json.loads(path.read_text())) for path in paths if not path.name.startswith(".")]
-        return sorted(found, key=lambda one: one.number)
+            paths = []
+        for path in paths:
+            if path.name.startswith("."):
+                continue
+            with suppress(FileNotFoundError):  # It was removed since.
+                status = path.stat()
+                seen = (path.name, status.st_ino, status.st_mtime_ns)
+                found[seen] = known.get(seen) or Failure(**json.loads(path.read_text()))
+        if read is not None:
+            read.known = found
+        return sorted(found.values(), key=lambda one: one.number)
 
     def write_failure(self, failure: Failure) -> None:
         """Write a failure durably."""
