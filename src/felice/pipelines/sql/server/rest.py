@@ -64,6 +64,16 @@ LONGEST_LINE = 2 << 20
 """Bytes of a row that is inserted."""
 MOST_INSERTING = 50
 """How many requests of /inserts-stream a server takes at a time. In HTTP/2 such a request may stay open."""
+_REQUEST_PROPERTIES = {
+    "request.ksql.debug.request": ("false",),
+    "request.ksql.internal.request": ("false",),
+    "request.ksql.query.pull.partition": ("",),
+    "request.ksql.query.pull.skip.forwarding": ("false", "true"),
+    "request.ksql.query.push.skip.forwarding": ("false", "true"),
+}
+"""ksqlDB's settings of single requests, with the values that hold here. A SELECT never forwards, because each server
+has all rows.
+"""
 Handler = Callable[["Server", Request], Awaitable[Response]]
 
 
@@ -123,10 +133,24 @@ async def _asked(request: Request, text: str, settings: str) -> Asked:
     found = body.get(text)
     if not isinstance(found, str):
         raise _bad(f"the body must have the member {text!r}, a text")
+    _check_request_properties(_texts(body, "requestProperties"))
     number = body.get("commandSequenceNumber")
     if not (number is None or (isinstance(number, int) and not isinstance(number, bool))):
         raise _bad("commandSequenceNumber must be a whole number")
     return Asked(found, _texts(body, settings), _texts(body, "sessionVariables"), number)
+
+
+def _check_request_properties(given: Mapping[str, str]) -> None:
+    """Refuse what would change the answer in ksqlDB, and not here."""
+    for name, value in given.items():
+        values = _REQUEST_PROPERTIES.get(name)
+        if values is None:
+            hint = near(name, _REQUEST_PROPERTIES)
+            raise _bad(f"the server has no request property {name}{hint}")
+        if value.lower() not in values:
+            raise _bad(
+                f"the request property {name} must be {' or '.join(map(repr, values))} here, not {value!r}"
+            )
 
 
 async def _object(request: Request) -> dict[str, Any]:

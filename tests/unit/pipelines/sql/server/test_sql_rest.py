@@ -57,3 +57,34 @@ def test_statements_wait_for_the_command_that_their_request_names(handler: Any, 
         )
     with pytest.raises(HttpError, match="must be a whole number"):
         asyncio.run(handler(server(), request({text: "x", "commandSequenceNumber": "7"})))
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"), [(rest._ksql, "ksql"), (rest._query, "ksql"), (rest._query_stream, "sql")]
+)
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("request.ksql.query.pull.partition", "0,1", "must be '' here, not '0,1'"),
+        ("request.ksql.debug.request", True, "must be 'false' here, not 'true'"),
+        (
+            "request.ksql.debug.requests",
+            False,
+            "no request property request.ksql.debug.requests; did you mean",
+        ),
+    ],
+)
+def test_properties_of_a_request_that_have_no_effect_are_refused(
+    handler: Any, text: str, name: str, value: object, reason: str
+) -> None:
+    """They were accepted, and nothing looked at them."""
+    with pytest.raises(HttpError, match=reason):
+        asyncio.run(handler(server(), request({text: "x", "requestProperties": {name: value}})))
+
+
+def test_properties_of_a_request_that_ask_for_what_is_done_anyway_are_accepted() -> None:
+    given = {name: values[-1] for name, values in rest._REQUEST_PROPERTIES.items()}
+    asked = asyncio.run(
+        rest._asked(request({"ksql": "x", "requestProperties": given}), "ksql", "streamsProperties")
+    )
+    assert asked.text == "x"
