@@ -252,7 +252,7 @@ def test_values(call: str, value: Any) -> None:
         ("REGEXP_REPLACE('a', 'a', '$1')", "No group 1"),
         ("REGEXP_SPLIT_TO_ARRAY('a', '(?!a)')", "expected a regular expression"),
         ("EXTRACTJSONFIELD('{', '$.a')", "expected JSON, and got '{'"),
-        ("EXTRACTJSONFIELD('NaN', '$')", "NaN is no JSON"),
+        ("EXTRACTJSONFIELD('NaN', '$')", "NaN is not JSON"),
         ("EXTRACTJSONFIELD('{}', 'a')", "expected a path such as"),
         ("EXTRACTJSONFIELD('{}', '$.a[')", "expected a path such as"),
         ("TO_BYTES('abc', 'hex')", "expected pairs of hexadecimal digits, and got 'abc'"),

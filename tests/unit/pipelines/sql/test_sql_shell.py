@@ -434,7 +434,7 @@ def test_without_a_server_one_line_says_how_to_start_one(monkeypatch: pytest.Mon
 def test_an_address_that_is_no_server_of_sql(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sql_server.INFO", [])
     said = shell(server, "-e", "a").stderr
-    assert said == f"error: {server.url} is no server of SQL: its /info has no KsqlServerInfo\n"
+    assert said == f"error: {server.url} is not a SQL server: its /info has no KsqlServerInfo\n"
     assert shell("ftp://x", "-e", "a").stderr.startswith("error: expected the address of a server")
     assert shell("localhost:8088", "-e", "a").stderr.startswith("error: expected the address of a server")
 

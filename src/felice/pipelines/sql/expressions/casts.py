@@ -91,7 +91,7 @@ def _number(given: SqlType, wanted: SqlType) -> Conversion:
 
 def _finite(value: float) -> Decimal:
     if not math.isfinite(value):
-        raise ValueError(f"{value} is no decimal number")
+        raise ValueError(f"{value} is not a decimal number")
     return Decimal(repr(value))
 
 

@@ -30,7 +30,7 @@ def timestamp_of(text: str) -> int:
     try:
         moment = datetime(**parts, tzinfo=_zone(found["zone"]))
     except ValueError as error:
-        raise ValueError(f"{text!r} is no timestamp: {error}") from None
+        raise ValueError(f"{text!r} is not a timestamp: {error}") from None
     return (moment - _EPOCH) // timedelta(milliseconds=1) + _fraction_ms(found["fraction"])
 
 

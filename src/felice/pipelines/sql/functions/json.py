@@ -1,4 +1,4 @@
-"""Functions of JSON in texts. A text that is no JSON is a ValueError, so that the result is null."""
+"""Functions of JSON in texts. A text that is not JSON is a ValueError, so that the result is null."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _double(element: Any) -> float | None:
 @scalar(
     "JSON_ARRAY_CONTAINS(text STRING, value T) -> BOOLEAN",
     "Whether a value is an element of a JSON array, with the same type. Null is an element that is null. False for "
-    "what is no JSON array, null for null.",
+    "what is not a JSON array, null for null.",
     ("JSON_ARRAY_CONTAINS('[1, \"a\"]', 'a')", "TRUE"),
     ("JSON_ARRAY_CONTAINS('[1, 2.0]', 2)", "FALSE"),
     by_type=True,
@@ -120,7 +120,7 @@ def json_concat(*texts: str) -> str | None:
 
 @scalar(
     "JSON_ITEMS(text STRING) -> ARRAY<STRING>",
-    "The elements of a JSON array of objects, each as JSON; null if an element is no object.",
+    "The elements of a JSON array of objects, each as JSON; null if an element is not an object.",
     ("JSON_ITEMS('[{\"a\": 1}, {}]')", "ARRAY['{\"a\":1}', '{}']"),
 )
 def json_items(text: str) -> list[str] | None:

@@ -17,7 +17,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 # Decimals keep the digits of numbers as they were written.
@@ -47,7 +47,7 @@ def _steps(path: str) -> tuple[str, ...]:
     ("""EXTRACTJSONFIELD('{"log": [1, 2.50]}', '$.log[1]')""", "'2.50'"),
 )
 def extracted(text: str, path: str) -> str | None:
-    """What follows the first JSON value does not matter. Raises ValueError for a text that is no JSON."""
+    """What follows the first JSON value does not matter. Raises ValueError for a text that is not JSON."""
     steps = _steps(path)
     start = _SPACE.match(text)
     assert start is not None

@@ -20,7 +20,7 @@ MISSING: Final = _Missing()
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _number(text: str) -> Decimal:
@@ -45,9 +45,9 @@ def parsed(text: str) -> Any:
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{text[:100]!r} is no JSON: {error}") from None
+        raise ValueError(f"{text[:100]!r} is not JSON: {error}") from None
     if not isinstance(value, str | list | dict) and end < len(text) and text[end] not in _SPACE:
-        raise ValueError(f"{text[:100]!r} is no JSON: there is no space after its first value")
+        raise ValueError(f"{text[:100]!r} is not JSON: there is no space after its first value")
     return value
 
 

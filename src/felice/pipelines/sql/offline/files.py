@@ -52,7 +52,7 @@ def _list(path: Path, name: str) -> list[Any]:
     try:
         found = read_json(_text(path))
     except ValueError as error:
-        raise FileError(f"{path} is no JSON: {error}") from None
+        raise FileError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict) or not isinstance(found.get(name), list):
         raise FileError(f'{path}: expected {{"{name}": [record, …]}}')
     listed: list[Any] = found[name]

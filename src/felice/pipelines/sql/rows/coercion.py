@@ -81,7 +81,7 @@ ANY_CASE = Names(str.upper)
 
 
 def _no_number(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 # `json.loads` makes one for each text, which takes longer than the work itself.
@@ -91,7 +91,7 @@ _DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_no_numb
 
 def loaded(data: bytes) -> Any:
     """The value that JSON begins with, as Jackson reads it: what follows is ignored, and so is a byte order mark.
-    Numbers keep their digits. Raises ValueError for what is no JSON.
+    Numbers keep their digits. Raises ValueError for what is not JSON.
     """
     try:
         return _first(data.decode())

@@ -118,7 +118,7 @@ def _check_properties(description: FormatDescription, features: Features) -> Non
         raise ValueError("fullSchemaName cannot be empty. Format configuration: {fullSchemaName=}")
     if description.nullable not in (None, OPTIONAL, WRAPPER):
         raise ValueError(
-            f"{description.nullable} is no representation of null; expected {OPTIONAL} or {WRAPPER}"
+            f"{description.nullable} is not a representation of null; expected {OPTIONAL} or {WRAPPER}"
         )
 
 

@@ -53,7 +53,7 @@ def _parts(value: Any) -> Iterator[bytes]:
                 for one in pair:
                     yield from _parts(one)
         case _:
-            raise TypeError(f"{type(value).__name__} is no value of SQL")
+            raise TypeError(f"{type(value).__name__} is not a value of SQL")
 
 
 def _head(kind: tuple[int, int, tuple[tuple[int, str], ...]], number: int) -> bytes:

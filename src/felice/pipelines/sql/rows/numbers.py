@@ -17,7 +17,7 @@ _DOUBLE = re.compile(rf"\s*({_DECIMAL.pattern})[fFdD]?\s*")
 _NAMED = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 _NAN = decimal.Decimal("NaN")
 _LARGEST_DIGITS = 400
-"""A number with more digits before its point is no number of any type but DECIMAL; it is refused before it is made."""
+"""Only a DECIMAL may have more digits before its point; other numbers are refused before they are made."""
 
 
 def whole_of(text: str, bits: int) -> int:
@@ -26,7 +26,7 @@ def whole_of(text: str, bits: int) -> int:
         number = int(text)
         if -(1 << bits - 1) <= number < 1 << bits - 1:
             return number
-    raise ValueError(f"{text!r} is no whole number of {bits} bits")
+    raise ValueError(f"{text!r} is not a whole number of {bits} bits")
 
 
 def truncated(number: float | decimal.Decimal, bits: int) -> int:
@@ -43,7 +43,7 @@ def double_of(text: str) -> float:
         return float(found[1])
     if (named := _NAMED.get(text.strip())) is not None:
         return named
-    raise ValueError(f"{text!r} is no number")
+    raise ValueError(f"{text!r} is not a number")
 
 
 def decimal_of(text: str) -> decimal.Decimal:
@@ -53,7 +53,7 @@ def decimal_of(text: str) -> decimal.Decimal:
             return decimal.Decimal(text)
     except decimal.InvalidOperation:
         pass  # Its exponent is too large.
-    raise ValueError(f"{text!r} is no decimal number")
+    raise ValueError(f"{text!r} is not a decimal number")
 
 
 def fitting(type_: Decimal) -> Callable[[decimal.Decimal], decimal.Decimal]:

@@ -68,7 +68,7 @@ def reader(message: Descriptor, columns: Columns) -> Callable[[bytes], Row]:
         try:
             found = kind.FromString(data)
         except DecodeError as error:
-            raise FormatError(f"the data is no {message.full_name}: {error}") from None
+            raise FormatError(f"the data is not a {message.full_name}: {error}") from None
         return tuple([get(found) for get in gets])
 
     return read

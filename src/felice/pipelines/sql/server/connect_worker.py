@@ -110,7 +110,7 @@ def _url(text: str) -> str:
     try:
         address = urlsplit(text)
         is_right = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:  # a port that is no number, half an address in brackets
+    except ValueError:  # a port that is not a number, half an address in brackets
         is_right = False
     if not is_right or address.username is not None or address.query or address.fragment:
         raise ValueError(
@@ -240,5 +240,5 @@ class ConnectWorker:
     def strange(self, path: str) -> WorkerFailed:
         """That an answer is none of Connect's API."""
         return WorkerFailed(
-            f"{self.address.url} is no Connect worker: its answer to {path} is none of Connect's"
+            f"{self.address.url} is not a Connect worker: Connect's REST API has no such answer to {path}"
         )

@@ -160,7 +160,9 @@ class Engine:
         given, around = written.statement, Remembered(command.facts)
         change = self.change(given, written.text, command.settings, around, command.number)
         if change is None:
-            raise SqlError(f"{type(given).__name__} is no command", given.position)
+            raise SqlError(
+                f"a command cannot be a statement of the kind {type(given).__name__}", given.position
+            )
         return Read(given, written.text, change)
 
     def skip(self, command: Command) -> None:

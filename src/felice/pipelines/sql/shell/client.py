@@ -65,7 +65,7 @@ class Server:
         try:
             address = urlsplit(url)
             is_right = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-        except ValueError:  # a port that is no number, half an address in brackets
+        except ValueError:  # a port that is not a number, half an address in brackets
             is_right = False
         if not is_right:
             raise ShellError(
@@ -96,7 +96,7 @@ class Server:
         found = self._ask("GET", "/info")
         inner = found.get("KsqlServerInfo") if isinstance(found, dict) else None
         if not isinstance(inner, dict):
-            raise NoAnswer(f"{self.url} is no server of SQL: its /info has no KsqlServerInfo")
+            raise NoAnswer(f"{self.url} is not a SQL server: its /info has no KsqlServerInfo")
         return inner
 
     def run(self, statement: str, properties: Mapping[str, str], after: int | None = None) -> list[Entity]:
@@ -144,7 +144,7 @@ class Server:
             try:
                 return json.loads(content)
             except ValueError:
-                raise NoAnswer(f"{self.url} is no server of SQL: it does not answer with JSON") from None
+                raise NoAnswer(f"{self.url} is not a SQL server: it does not answer with JSON") from None
 
     def _lines(self, answer: httpx2.Response) -> Iterator[str]:
         with self._failures():

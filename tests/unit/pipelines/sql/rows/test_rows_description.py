@@ -103,7 +103,7 @@ TEXTS = Map(STRING, STRING)
             False,
             "does not support 'WRAP_SINGLE_VALUE' set to 'false'",
         ),
-        ("PROTOBUF", {"nullable": "SOME"}, ONE, False, "SOME is no representation of null"),
+        ("PROTOBUF", {"nullable": "SOME"}, ONE, False, "SOME is not a representation of null"),
         ("PROTOBUF", {}, (("A", Array(Array(INTEGER))),), False, "does not support ARRAYs in an ARRAY"),
         (
             "PROTOBUF_NOSR",

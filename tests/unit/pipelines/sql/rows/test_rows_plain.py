@@ -70,7 +70,7 @@ def test_plain_values_are_read_leniently(type_: SqlType, plain: Any, value: Any)
 @pytest.mark.parametrize(
     ("type_", "plain", "reason"),
     [
-        (Array(PAIR), [{"a": 1}, {"A": "x"}], "$[1].A: 'x' is no whole number of 32 bits"),
+        (Array(PAIR), [{"a": 1}, {"A": "x"}], "$[1].A: 'x' is not a whole number of 32 bits"),
         (Map(STRING, PAIR), {"k": []}, "$.k: expected STRUCT<`A` INTEGER, `b` ARRAY<BYTES>>, and got []"),
         (BYTES, "?", "$: "),
         (INTEGER, math.inf, "$: cannot convert float infinity to integer"),
