@@ -370,6 +370,20 @@ def test_rows_fill_the_screen() -> None:
     assert narrow.row(["abcdef"] * 10) == "|" + "abcdef|" * 10
 
 
+def test_without_a_screen_long_values_make_columns_wider() -> None:
+    """They moved the columns behind them, in one row and not in the others."""
+    table = RowTable(["A", "B"], None)
+    line = table.header().splitlines()[0]
+    assert table.row(["a", 1]).index("|1") == line.index("+", 1)
+    header, wide = table.header(), table.row(["x" * 20, 2]).splitlines()
+    assert table.header() != header and wide[:3] == table.header().splitlines()
+    row, next_row = wide[3], table.row(["y" * 32, 3])
+    assert row.index("|2") == next_row.index("|3") == table.header().index("+", 1)
+    widest = len(table.row(["z" * 500, 4]).splitlines()[-1])
+    table.row(["z" * 501, 5])
+    assert len(table.row(["a", 6])) == widest
+
+
 @pytest.mark.parametrize(
     ("schema", "names"),
     [

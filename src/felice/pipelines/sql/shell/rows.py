@@ -1,6 +1,6 @@
 """Rows of queries as they come: the messages of a stream, and a table that grows.
 
-Keeps true: a number is shown as the server wrote it. A column of a table has one width, which its first line decides.
+Keeps true: a number is shown as the server wrote it. The columns of rows stand below those of the header above them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from felice.pipelines.sql.syntax.tokens import tokens_of
 TOMBSTONE = "<TOMBSTONE>"
 _LEAST_WIDTH = 6
 _WIDTH_WITHOUT_TERMINAL = 16
+_WIDEST = 500
+"""A longer value does not make its column wider without a terminal: each later row would have as many spaces."""
 _BETWEEN = " \t\r\n,[]"
 # Numbers with a point keep their digits: 1.10 stays 1.10.
 _DECODER = json.JSONDecoder(parse_float=str)
@@ -86,7 +88,9 @@ class RowTable:
     def __init__(
         self, columns: Sequence[str], screen: int | None, width: int = 0, *, wraps: bool = True
     ) -> None:
-        """With a `width` all columns have it. Else they fill the screen, and without one they grow with a value."""
+        """With a `width` all columns have it. Else they fill the screen; without one, a value that is longer than its
+        column makes it wider, below the header once more.
+        """
         self._columns = columns
         self._is_cut = width > 0 or screen is not None
         self._wraps = wraps
@@ -104,22 +108,42 @@ class RowTable:
         """The lines of a row."""
         empty = TOMBSTONE if is_tombstone else "null"
         texts = [empty if value is None else text_of_value(value) for value in values]
+        grown = self._grown(texts)
         cells = [self._lines(text, width) for text, width in zip(texts, self._widths, strict=False)]
         height = max((len(cell) for cell in cells), default=1)
-        return "\n".join(
+        lines = "\n".join(
             f"|{'|'.join(_padded(cell, number, width) for cell, width in zip(cells, self._widths, strict=False))}|"
             for number in range(height)
         )
+        return f"{self.header()}\n{lines}" if grown else lines
+
+    def _grown(self, texts: Sequence[str]) -> bool:
+        """Whether columns have become wider, because values have no width to be cut to. A column at least doubles, so
+        that the header seldom comes again.
+        """
+        if self._is_cut:
+            return False
+        needed = [_width_of(_in_one_line(text)) for text in texts]
+        wider = [
+            width if size <= width or size > _WIDEST else max(size, 2 * width)
+            for size, width in zip(needed, self._widths, strict=False)
+        ]
+        before, self._widths = self._widths, wider
+        return wider != before
 
     def _lines(self, text: str, width: int) -> list[str]:
         from rich.cells import chop_cells, set_cell_size
 
-        text = harmless(text.expandtabs(4).replace("\n", "\\n"))
+        text = _in_one_line(text)
         if not self._is_cut or _width_of(text) <= width:
             return [text]
         if self._wraps:
             return chop_cells(text, width)
         return [set_cell_size(text, max(0, width - 3)).rstrip() + "..."[:width]]
+
+
+def _in_one_line(text: str) -> str:
+    return harmless(text.expandtabs(4).replace("\n", "\\n"))
 
 
 def _width_of(text: str) -> int:
