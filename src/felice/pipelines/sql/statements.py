@@ -10,7 +10,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.declarations import PSEUDO, Surroundings, check_formats, source_of
 from felice.pipelines.sql.analysis.plan import QueryPlan
 from felice.pipelines.sql.analysis.properties import START, STARTS
-from felice.pipelines.sql.analysis.queries import plan_of
+from felice.pipelines.sql.analysis.queries import Target, plan_of
 from felice.pipelines.sql.analysis.sinks import changed_columns, check_insert, sink_of, with_decimals
 from felice.pipelines.sql.catalogue import Catalogue, ColumnInfo, QueryInfo, SourceInfo
 from felice.pipelines.sql.functions.table import FunctionTable
@@ -109,7 +109,8 @@ def _create_as_select(given: CreateAsSelect, catalogue: Catalogue, analyst: Anal
         return Change(catalogue, _exists(known))
     if known is not None and not given.is_replacing:
         raise _already(given, known)
-    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=given.name)
+    target = Target(given.name, given.kind, given.position)
+    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=target)
     sink = sink_of(given, plan, analyst.settings, analyst.around)
     _check_replacement(given, known, sink)
     kept = known.query if known is not None else None
@@ -126,7 +127,7 @@ def _names(plan: QueryPlan) -> tuple[str, ...]:
 
 def _insert_select(given: InsertSelect, catalogue: Catalogue, analyst: Analyst, text: str) -> Change:
     target = catalogue.source(given.name, given.position)
-    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=given.name)
+    plan = plan_of(given.query, catalogue, analyst.functions, analyst.settings, target=Target(given.name))
     plan = with_decimals(plan, target)
     check_insert(given, plan, target)
     for name, literal in given.properties:

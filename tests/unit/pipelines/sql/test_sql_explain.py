@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from felice.pipelines.sql.analysis.queries import plan_of
+from felice.pipelines.sql.analysis.queries import Target, plan_of
 from felice.pipelines.sql.explain import explained
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.offline.statements import Statements
@@ -116,7 +116,7 @@ def test_a_plan_with_a_sink() -> None:
     statements.execute(SOURCES + "CREATE STREAM r AS SELECT id, amt FROM paid;")
     (written,) = statements_of("SELECT id, amt FROM paid EMIT CHANGES", {})
     assert isinstance(written.statement, Query)
-    plan = plan_of(written.statement, statements.catalogue, built_in(), {}, target="R")
+    plan = plan_of(written.statement, statements.catalogue, built_in(), {}, target=Target("R"))
     assert explained(plan, statements.catalogue.sources["R"]).splitlines() == [
         "SINK R: topic R, KAFKA keys, JSON values, 2 partitions",
         "  PROJECT: ID, AMT",

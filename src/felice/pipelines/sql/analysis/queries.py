@@ -20,9 +20,10 @@ from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, Sides, check_boun
 from felice.pipelines.sql.analysis.plan import EXPLODED, FOREIGN_KEY, GROUPS, Grouping, Output, QueryPlan
 from felice.pipelines.sql.analysis.rewriting import rewritten
 from felice.pipelines.sql.analysis.typing import Typing
-from felice.pipelines.sql.catalogue import KEY, VALUE, Catalogue
+from felice.pipelines.sql.catalogue import KEY, STREAM, VALUE, Catalogue
+from felice.pipelines.sql.catalogue import TABLE as TABLE_SOURCE
 from felice.pipelines.sql.functions.table import TABLE, FunctionTable, Settings
-from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.errors import Position, SqlError
 from felice.pipelines.sql.syntax.tree import (
     Call,
     Column,
@@ -47,16 +48,24 @@ class _Item(NamedTuple):
     is_key: bool = False
 
 
+class Target(NamedTuple):
+    """What a query writes. Its kind is STREAM or TABLE if the statement makes it."""
+
+    name: str
+    kind: str | None = None
+    position: Position | None = None
+
+
 def plan_of(
     query: Query,
     catalogue: Catalogue,
     functions: FunctionTable,
     settings: Settings,
     *,
-    target: str | None,
+    target: Target | None,
 ) -> QueryPlan:
-    """The plan of a query, with the name of what it writes. One that only shows rows has none, and needs no key.
-    Raises `SqlError`.
+    """The plan of a query, and what it writes. One that only shows rows has no target, and needs no key. Raises
+    `SqlError`.
     """
     sides = Sides(sides_of(query, catalogue))
     typing = Typing(sides, functions, catalogue.types)
@@ -68,7 +77,7 @@ def plan_of(
 
 class _Analysis:
     def __init__(
-        self, query: Query, sides: Sides, typing: Typing, settings: Settings, target: str | None
+        self, query: Query, sides: Sides, typing: Typing, settings: Settings, target: Target | None
     ) -> None:
         self._query, self._sides, self._typing, self._settings = query, sides, typing, settings
         self._target, self._is_persistent = target, target is not None
@@ -332,6 +341,7 @@ class _Analysis:
             key = JoinKey(((Column(ROWKEY, GROUPS),),), key.types)
         if not self._is_persistent:
             return tuple(self._value(one) for one in items)
+        self._check_kind()
         position = self._query.columns[0].position
         columns = [(one.name, one.expression) for one in items]
         places = key_places(columns, key, position, is_grouped=bool(self._query.group_by))
@@ -348,21 +358,33 @@ class _Analysis:
             raise SqlError("The projection contains no value columns", position)
         return tuple(outputs)
 
+    def _check_kind(self) -> None:
+        """Raise `SqlError` if the statement makes a stream of a table, or the other way round."""
+        target, query = self._target, self._query
+        kind = TABLE_SOURCE if self._is_table or query.group_by else STREAM
+        if target is not None and target.kind not in (None, kind):
+            raise SqlError(
+                f"Invalid result type. Your SELECT query produces a {kind}. Please use CREATE {kind} AS SELECT "
+                "statement instead.",
+                target.position,
+            )
+
     def _missing(self, key: JoinKey, places: Sequence[int | None], what: str) -> str:
         assert self._target is not None, "only results that are kept need a key"
+        target = self._target.name
         if self._query.group_by:
             groups = zip(self._query.group_by, places, strict=True)
-            return missing(self._target, what, [one for one, place in groups if place is None])
+            return missing(target, what, [one for one, place in groups if place is None])
         if self._query.partition_by or not self._joins:
-            return missing(self._target, what, [names[0] for names in key.expressions])
+            return missing(target, what, [names[0] for names in key.expressions])
         if self._joins[-1].how == FOREIGN_KEY:
             first = self._sides.sides[0]
             names = [name for (name, _), place in zip(first.source.key, places, strict=True) if place is None]
             return missing_primary_key(first.alias, names)
         if self._rowkey is None:
-            return missing(self._target, what, key.expressions[0], is_any=True)
+            return missing(target, what, key.expressions[0], is_any=True)
         return (
-            f"{missing(self._target, what, [self._rowkey], is_any=True)} {self._rowkey} was added as a synthetic key "
+            f"{missing(target, what, [self._rowkey], is_any=True)} {self._rowkey} was added as a synthetic key "
             "column because the join criteria did not match any source column. It may have another name: "
             f"{self._rowkey} AS …"
         )

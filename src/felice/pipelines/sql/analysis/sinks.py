@@ -22,7 +22,7 @@ from felice.pipelines.sql.analysis.properties import (
     WithClause,
     with_wrapping,
 )
-from felice.pipelines.sql.catalogue import HEADERS, KEY, STREAM, TABLE, VALUE, ColumnInfo, SourceInfo
+from felice.pipelines.sql.catalogue import HEADERS, KEY, VALUE, ColumnInfo, SourceInfo
 from felice.pipelines.sql.expressions.arithmetic import fitting
 from felice.pipelines.sql.rows import Columns, FormatDescription
 from felice.pipelines.sql.syntax.errors import SqlError
@@ -45,13 +45,6 @@ def sink_of(
     """The stream or table of CREATE … AS SELECT. What WITH leaves out is as in the query's first source. Raises
     `SqlError`.
     """
-    kind = TABLE if plan.is_table else STREAM
-    if kind != given.kind:
-        raise SqlError(
-            f"Invalid result type. Your SELECT query produces a {kind}. Please use CREATE {kind} AS SELECT statement "
-            "instead.",
-            given.position,
-        )
     clause = WithClause.of(given.properties, of_query=True)
     first = plan.sides[0].source
     columns = columns_of(plan)
@@ -59,7 +52,7 @@ def sink_of(
     topic = clause.get("KAFKA_TOPIC", settings.get(TOPIC_PREFIX, "") + given.name)
     partitions = around.partitions(topic, clause.get("PARTITIONS", first.partitions)) or first.partitions
     found = SourceInfo(
-        kind,
+        given.kind,
         given.name,
         columns,
         topic,
