@@ -65,6 +65,16 @@ class MockSchemaRegistryClient:
             raise _missing(_NO_SCHEMA, f"Schema {schema_id} not found")
         return found
 
+    def get_subjects_by_schema_id(self, schema_id: int) -> list[str]:
+        """The subjects that have the schema of an id. Raises `SchemaRegistryError` if there is no such schema."""
+        self.get_schema(schema_id)
+        with self._lock:
+            return [
+                subject
+                for subject, versions in self._versions.items()
+                if any(one.schema_id == schema_id for one in versions)
+            ]
+
     def get_schema_by_guid(self, guid: str, fmt: str | None = None) -> Schema:
         """The schema of a GUID. Raises `SchemaRegistryError` if there is none."""
         with self._lock:

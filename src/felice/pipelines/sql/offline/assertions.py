@@ -7,6 +7,7 @@ from typing import Any
 
 from felice.pipelines.sql.analysis.declarations import source_of
 from felice.pipelines.sql.analysis.properties import FORMAT_OF
+from felice.pipelines.sql.assertions import schema_fault, topic_fault
 from felice.pipelines.sql.catalogue import Catalogue, SourceInfo
 from felice.pipelines.sql.inserts import Inserted
 from felice.pipelines.sql.offline.topics import Topics
@@ -18,8 +19,6 @@ from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Windowed
 from felice.pipelines.streams.task import TopicRecord
 
-_COUNTS = ("PARTITIONS", "REPLICAS")
-
 
 def check_assertion(
     given: AssertExists | AssertSource, catalogue: Catalogue, topics: Topics, analyst: Analyst
@@ -27,54 +26,14 @@ def check_assertion(
     """Raise `SqlError` if what a statement asserts is not so."""
     if isinstance(given, AssertSource):
         _check_source(given, catalogue, analyst)
-    elif given.kind == "TOPIC":
-        _check_topic(given, topics)
-    else:
-        _check_schema(given, topics)
-
-
-def _check_topic(given: AssertExists, topics: Topics) -> None:
-    name = str(given.name)
-    if (name in topics) == given.is_negated:
-        raise SqlError(f"Topic {name} {'exists' if given.is_negated else 'does not exist'}.", given.position)
-    if given.is_negated:
         return
-    topic = topics.topic(name)
-    for written, literal in given.properties:
-        if written.upper() not in _COUNTS:
-            raise SqlError(f"Cannot assert unknown topic property: {written.upper()}.", literal.position)
-        found = topic.partitions if written.upper() == "PARTITIONS" else topic.replicas
-        if str(literal.value) != str(found):
-            raise SqlError(
-                f"Mismatched configuration for topic {name}: For config {written.lower()}, expected {literal.value} "
-                f"got {found}",
-                literal.position,
-            )
-
-
-def _check_schema(given: AssertExists, topics: Topics) -> None:
-    told = " ".join(
-        f"{what} {value}"
-        for what, value in (("subject name", given.name), ("id", given.schema_id))
-        if value is not None
-    )
-    if _has_schema(given, topics) == given.is_negated:
-        raise SqlError(
-            f"Schema with {told} {'exists' if given.is_negated else 'does not exist'}", given.position
-        )
-
-
-def _has_schema(given: AssertExists, topics: Topics) -> bool:
-    registry = topics.registry
-    if given.schema_id is None:
-        return registry.latest(str(given.name)) is not None
-    if given.name is not None:
-        return given.schema_id in registry.versions(given.name)
-    try:
-        registry.by_id(given.schema_id)
-    except ValueError:
-        return False
-    return True
+    if given.kind == "TOPIC":
+        topic = topics.topic(str(given.name)) if str(given.name) in topics else None
+        fault = topic_fault(given, None if topic is None else (topic.partitions, topic.replicas))
+    else:
+        fault = schema_fault(given, topics.registry)
+    if fault is not None:
+        raise SqlError(fault, given.position)
 
 
 def _check_source(given: AssertSource, catalogue: Catalogue, analyst: Analyst) -> None:

@@ -107,9 +107,7 @@ class _Run:
             passed = self.failed_statement is not None and expected.lower() in (self.error or "").lower()
         else:
             if self.error is None:
-                found = difference(
-                    outputs, self._case.get("outputs") or [], has_inputs=bool(self._case.get("inputs"))
-                )
+                found = self._difference(outputs)
             passed = self.error is None and found is None
         return {
             "name": self._case.get("name"),
@@ -121,6 +119,12 @@ class _Run:
             "sources": [_source(one) for one in self._statements.catalogue.sources.values()],
             "responses": self._responses,
         }
+
+    def _difference(self, outputs: list[dict[str, Any]]) -> str | None:
+        wanted = self._case.get("outputs")
+        if wanted == [] and not self._statements.asked and (topics := self._statements.written):
+            return f"expected no records, and the queries wrote to {', '.join(topics)}"
+        return difference(outputs, wanted or [], has_inputs=bool(self._case.get("inputs")))
 
     def _outputs(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []

@@ -32,7 +32,7 @@ def outcome_of_files(
         "statements": [text],
         "properties": properties,
         "inputs": [] if inputs is None else _list(inputs, "inputs"),
-        "outputs": [] if outputs is None else _list(outputs, "outputs"),
+        "outputs": None if outputs is None else _list(outputs, "outputs"),
     }
     found = result_of(case, functions)
     reason: str | None = found["error"] or found["difference"]

@@ -32,9 +32,9 @@ SHOWN = "shown-rows"
 LIMIT_REACHED = "Limit Reached"
 
 
-def run(query: PersistentQuery, tools: Tools, topics: Topics, inputs: Sequence[TopicRecord]) -> None:
-    """Give a query the inputs of its topics, or else what was written to them, and keep what it writes. Raises
-    `StreamsError` for a failure that stops it.
+def run(query: PersistentQuery, tools: Tools, topics: Topics, inputs: Sequence[TopicRecord]) -> int:
+    """Give a query the inputs of its topics, or else what was written to them, and keep what it writes; returns how
+    many records that was. Raises `StreamsError` for a failure that stops it.
     """
     app = Compilation(query.id, query.plan, tools).into(query.sink)
     reads = {side.source.topic for side in query.plan.sides}
@@ -42,8 +42,7 @@ def run(query: PersistentQuery, tools: Tools, topics: Topics, inputs: Sequence[T
     given = [one for one in inputs if one.topic in reads]
     for topic in sorted(reads - with_inputs):
         given += [record for _, record in topics.topic(topic).records]
-    for record in _results(app, given, query.sink.topic):
-        topics.write(record)
+    return len([topics.write(record) for record in _results(app, given, query.sink.topic)])
 
 
 def _results(app: App, given: Iterable[TopicRecord], topic: str) -> Iterable[TopicRecord]:

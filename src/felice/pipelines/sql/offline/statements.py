@@ -58,6 +58,8 @@ class Statements:
         self.catalogue, self.topics = Catalogue(), topics
         self.settings = dict(settings)
         self.asked: list[Asked] = []
+        self.written: dict[str, None] = {}
+        """The topics to which queries wrote records."""
         self._functions = functions
         self._asserted: list[tuple[int, AssertValues]] = []
         self._variables: dict[str, str] = {}
@@ -136,7 +138,8 @@ class Statements:
     def run_queries(self, inputs: Sequence[TopicRecord]) -> None:
         """Run the queries, one after the other. Raises `StreamsError` for a failure that stops one."""
         for query in self._queries.values():
-            run(query, self.tools(), self.topics, inputs)
+            if run(query, self.tools(), self.topics, inputs):
+                self.written[query.sink.topic] = None
 
     def check_asserted(self) -> None:
         """Compare the records of topics with ASSERT VALUES: each takes the next record. Raises `Refused`."""

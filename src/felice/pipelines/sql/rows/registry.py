@@ -43,6 +43,9 @@ class Registry(Protocol):
     def register(self, subject: str, type: str, text: str, references: References = ()) -> int:
         """The id of a schema, which becomes a version of the subject unless it is one."""
 
+    def subjects_of(self, id: int) -> list[str]:
+        """The subjects that have a version with this id; none if there is no such schema."""
+
     def forget(self, subject: str) -> None:
         """Delete a subject, if it exists. Its schemas can still be read by their ids."""
 
@@ -59,9 +62,9 @@ class MemoryRegistry:
         versions = self._subjects.get(subject)
         return self._schemas[versions[-1]] if versions else None
 
-    def versions(self, subject: str) -> list[int]:
-        """The ids of a subject's versions, the oldest first."""
-        return list(self._subjects.get(subject, ()))
+    def subjects_of(self, id: int) -> list[str]:
+        """The subjects that have a version with this id."""
+        return [subject for subject, ids in self._subjects.items() if id in ids]
 
     def by_id(self, id: int) -> RegisteredText:
         """The schema of an id. Raises ValueError if there is none."""
@@ -130,6 +133,20 @@ class RemoteRegistry:
 
         return write_with(self.address, ask)
 
+    def subjects_of(self, id: int) -> list[str]:
+        """The subjects that have a version with this id. Raises `OutsideError` if the registry does not say."""
+        from felice.client.schema_registry.error import SchemaRegistryError
+
+        def ask() -> list[str]:
+            try:
+                return list(self.address.client().get_subjects_by_schema_id(id))
+            except SchemaRegistryError as error:
+                if error.error_code == _NO_SCHEMA:
+                    return []
+                raise
+
+        return write_with(self.address, ask)
+
     def forget(self, subject: str) -> None:
         """Delete a subject, if it exists. Raises `OutsideError` if the registry refuses it, or does not answer."""
         from felice.client.schema_registry.error import SchemaRegistryError
@@ -181,4 +198,5 @@ class RemoteRegistry:
 
 _NO_SUBJECT = (40401, 40402)
 _DELETED_SUBJECT = 40404
+_NO_SCHEMA = 40403
 _MOST_REFERENCES = 1000

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from felice.pipelines.sql.analysis.queries import plan_of
+from felice.pipelines.sql.assertions import schema_fault, topic_fault
 from felice.pipelines.sql.catalogue import STREAM, TABLE, Catalogue, ColumnInfo, SourceInfo, near
 from felice.pipelines.sql.compile.topology import Compilation, key_format_of, value_format_of
 from felice.pipelines.sql.explain import explained
@@ -237,8 +238,8 @@ class Answers:
         if wait_ms > LONGEST_ASSERT_S * 1000:
             raise SqlError(f"ASSERT waits at most {LONGEST_ASSERT_S} seconds", given.position)
         limit = time.monotonic() + wait_ms / 1000
-        holds = self._has_topic if given.kind == "TOPIC" else self._has_schema
-        while (reason := await holds(given)) is not None:
+        fault_of = self._topic_fault if given.kind == "TOPIC" else self._schema_fault
+        while (reason := await fault_of(given)) is not None:
             if time.monotonic() >= limit:
                 raise SqlError(reason, given.position)
             await asyncio.sleep(_ASSERT_POLL_S)
@@ -248,46 +249,15 @@ class Answers:
             "assert_schema", text, subject=given.name, id=given.schema_id, exists=not given.is_negated
         )
 
-    async def _has_topic(self, given: AssertExists) -> str | None:
-        """Why the assertion fails; None if it holds."""
-        topic = (await self._cluster.topics([str(given.name)])).get(str(given.name))
-        if topic is None:
-            return None if given.is_negated else f"Topic {given.name} does not exist"
-        if given.is_negated:
-            return f"Topic {given.name} exists"
-        actual = {"PARTITIONS": topic.partitions, "REPLICAS": topic.replicas}
-        for name, literal in given.properties:
-            if name.upper() not in actual:
-                raise SqlError(f"ASSERT TOPIC compares {', '.join(actual)}, and not {name}", given.position)
-            if actual[name.upper()] != literal.value:
-                return (
-                    f"Mismatched configuration for topic {given.name}: For config {name.lower()}, expected "
-                    f"{literal.value} got {actual[name.upper()]}"
-                )
-        return None
+    async def _topic_fault(self, given: AssertExists) -> str | None:
+        name = str(given.name)
+        topic = (await self._cluster.topics([name])).get(name)
+        return topic_fault(given, None if topic is None else (topic.partitions, topic.replicas))
 
-    async def _has_schema(self, given: AssertExists) -> str | None:
-        registry = self._registry
-        if registry is None:
+    async def _schema_fault(self, given: AssertExists) -> str | None:
+        if self._registry is None:
             raise SqlError("ASSERT SCHEMA needs a server with a schema registry", given.position)
-
-        def exists() -> bool:
-            try:
-                if given.schema_id is not None:
-                    registry.by_id(given.schema_id)
-                return given.name is None or registry.latest(given.name) is not None
-            except ValueError:
-                return False
-
-        told = " ".join(
-            f"{what} {value}"
-            for what, value in (("subject name", given.name), ("id", given.schema_id))
-            if value is not None
-        )
-        found = await asyncio.to_thread(exists)
-        if found == given.is_negated:
-            return f"Schema with {told} {'exists' if found else 'does not exist'}"
-        return None
+        return await asyncio.to_thread(schema_fault, given, self._registry)
 
 
 def _query_description(id: str, kind: str, plan: str, topology: str) -> dict[str, Any]:
