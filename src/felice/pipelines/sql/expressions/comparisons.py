@@ -25,7 +25,7 @@ from felice.pipelines.sql.expressions.coercion import (
 )
 from felice.pipelines.sql.expressions.moments import date_of, time_of, timestamp_of
 from felice.pipelines.sql.syntax.errors import SqlError
-from felice.pipelines.sql.syntax.tree import Column, Expression, Literal
+from felice.pipelines.sql.syntax.tree import Column, Expression, Literal, placed
 from felice.pipelines.sql.syntax.writer import shown_text
 from felice.pipelines.sql.types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, STRING, TIME, TIMESTAMP, SqlType
 
@@ -149,7 +149,8 @@ def between(
             raise SqlError(f"comparison with NULL not supported: BETWEEN ({shown_text(tree)})", tree.position)
     times = [_as_milliseconds(names, code, tree, trees[0]) for code, tree in zip(codes, trees, strict=True)]
     shown = [
-        Literal(one.constant) if one.is_literal else tree for one, tree in zip(times, trees, strict=True)
+        placed(Literal(one.constant), tree.position) if one.is_literal else tree
+        for one, tree in zip(times, trees, strict=True)
     ]
     wanted, made = listed(names, times, shown, type_of)
     if not (types.is_number(wanted) or wanted in (STRING, BYTES, *MOMENTS)):  # type: ignore[arg-type]
