@@ -198,17 +198,23 @@ def functions_command(name: str | None, as_json: bool) -> None:
 def plan(as_json: bool, **given: Any) -> None:
     """Show what `felice sql apply` would do with files of statements. Nothing is changed.
 
+    A statement that the server would refuse is an error.
+
     \b
     felice sql plan statements/
     felice sql plan streams.sql tables.sql --server http://sql1.example.com:8088
     """
-    with opened(given) as (_, steps):
+    with opened(given, checks=True) as (_, steps):
         show_steps(steps, as_json)
 
 
 @sql.command("apply")
 @files_and_server
-@click.option("--prune", is_flag=True, help="Also drop streams and tables that no file has.")
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Also drop streams and tables, and end queries of INSERT INTO, that no file has.",
+)
 def apply(as_json: bool, prune: bool, **given: Any) -> None:
     """Make a server have what files of statements say: create what is missing, and replace what is written otherwise.
 
@@ -218,7 +224,7 @@ def apply(as_json: bool, prune: bool, **given: Any) -> None:
 
     It stops at the first statement that the server refuses; those before it stay. Topics are never deleted.
     """
-    with opened(given) as (server, steps):
+    with opened(given, checks=False) as (server, steps):
         show_steps(apply_steps(server, steps, prunes=prune), as_json)
 
 

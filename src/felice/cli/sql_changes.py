@@ -19,6 +19,7 @@ from felice.cli.sql_shell import ShellOptions, connected
 if TYPE_CHECKING:
     from felice.pipelines.sql.shell.changes import Existing, Step
     from felice.pipelines.sql.shell.client import Server
+    from felice.pipelines.sql.shell.foresight import Described
 
 
 def files_and_server(command: Callable[..., None]) -> Callable[..., None]:
@@ -50,9 +51,11 @@ def files_and_server(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def opened(given: Mapping[str, Any]) -> Iterator[tuple[Server, list[Step]]]:
-    """The server, and the steps for the files."""
+def opened(given: Mapping[str, Any], *, checks: bool) -> Iterator[tuple[Server, list[Step]]]:
+    """The server, and the steps for the files, whose statements are checked if the server would take them."""
+    from felice.pipelines.sql.functions import built_in
     from felice.pipelines.sql.shell.changes import steps_of
+    from felice.pipelines.sql.shell.foresight import Foresight
     from felice.pipelines.sql.syntax.errors import SqlError
 
     texts = {str(path): read_text(path) for path in _sql_files(given["files"])}
@@ -64,7 +67,10 @@ def opened(given: Mapping[str, Any]) -> Iterator[tuple[Server, list[Step]]]:
     )
     with connected(options) as server:
         try:
-            yield server, steps_of(texts, _existing(server), key_values(given["variables"]))
+            existing, described = _existing(server)
+            check = Foresight(described, built_in()).check if checks else None
+            steps = steps_of(texts, existing, key_values(given["variables"]), check)
+            yield server, steps
         except SqlError as error:
             raise Fault(str(error)) from None
 
@@ -78,21 +84,33 @@ def _sql_files(given: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _existing(server: Server) -> Existing:
+def _existing(server: Server) -> tuple[Existing, Described]:
     from felice.pipelines.sql.shell.changes import Existing
+    from felice.pipelines.sql.shell.foresight import Described, type_in
 
-    sources: dict[str, tuple[str, str]] = {}
-    for statement in ("SHOW STREAMS EXTENDED;", "SHOW TABLES EXTENDED;"):
+    def asked(statement: str, member: str) -> list[Any]:
+        found: list[Any] = []
         for entity in server.run(statement, {}):
-            for one in entity.get("sourceDescriptions") or ():
-                sources[one["name"]] = one["type"], one["statement"]
-    types: set[str] = {name for entity in server.run("SHOW TYPES;", {}) for name in entity.get("types") or ()}
-    queries = {
-        one["queryString"]
-        for entity in server.run("SHOW QUERIES;", {})
-        for one in entity.get("queries") or ()
-    }
-    return Existing(sources, frozenset(types), frozenset(queries))
+            members = entity.get(member) or ()
+            found += members.items() if isinstance(members, dict) else members
+        return found
+
+    sources = [
+        one
+        for statement in ("SHOW STREAMS EXTENDED;", "SHOW TABLES EXTENDED;")
+        for one in asked(statement, "sourceDescriptions")
+    ]
+    types = {str(name): type_in(schema) for name, schema in asked("SHOW TYPES;", "types")}
+    described = Described(
+        tuple(sources),
+        types,
+        {one["name"]: len(one.get("replicaInfo") or ()) for one in asked("SHOW ALL TOPICS;", "topics")},
+        frozenset(one["name"] for one in asked("SHOW FUNCTIONS;", "functions")),
+        {one["name"]: str(one["value"]) for one in asked("SHOW PROPERTIES;", "properties")},
+    )
+    queries = {one["id"]: one["queryString"] for one in asked("SHOW QUERIES;", "queries")}
+    statements = {one["name"]: (one["type"], one["statement"]) for one in sources}
+    return Existing(statements, types, queries), described
 
 
 def apply_steps(server: Server, steps: Sequence[Step], *, prunes: bool) -> Iterator[Step]:

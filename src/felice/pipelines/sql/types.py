@@ -142,6 +142,13 @@ def _decimal(given: tree.TypeName, parameters: tuple[int, ...]) -> Decimal:
     return Decimal(precision, scale)
 
 
+def named(name: str) -> SqlType:
+    """The type without parameters of this name. Raises ValueError."""
+    if name not in _NAMED:
+        raise ValueError(f"there is no type {name}")
+    return _NAMED[name]
+
+
 def is_number(given: SqlType) -> bool:
     """Whether values are numbers."""
     return given in (INTEGER, BIGINT, DOUBLE) or isinstance(given, Decimal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from felice.pipelines.sql.catalogue import KEY, Catalogue, ColumnInfo, SourceInfo
+from felice.pipelines.sql.catalogue import HEADERS, KEY, Catalogue, ColumnInfo, SourceInfo
 from felice.pipelines.sql.functions.table import Function
 from felice.pipelines.sql.server.cluster import Topic
 from felice.pipelines.sql.server.failures import Entity
@@ -100,10 +100,15 @@ def schema(type_: SqlType) -> Entity:
 
 def fields(columns: Sequence[ColumnInfo]) -> list[Entity]:
     """The columns of a source."""
-    return [
-        {"name": one.name, "schema": schema(one.type), **({"type": "KEY"} if one.role == KEY else {})}
-        for one in columns
-    ]
+    return [{"name": one.name, "schema": schema(one.type), **_role(one)} for one in columns]
+
+
+def _role(column: ColumnInfo) -> Entity:
+    if column.role == KEY:
+        return {"type": "KEY"}
+    if column.role != HEADERS:
+        return {}
+    return {"type": "HEADER"} if column.header is None else {"type": "HEADER", "headerKey": column.header}
 
 
 def description(
