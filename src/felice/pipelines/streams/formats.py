@@ -58,6 +58,11 @@ class Format:
         raise NotImplementedError
 
     @property
+    def layout(self) -> str:
+        """What values consist of, if values of another layout cannot be read although the name is the same."""
+        return ""
+
+    @property
     def writer(self) -> Callable[[Any], bytes | None]:
         """`write`, which is None for values that stand for null in this format."""
         return self.write

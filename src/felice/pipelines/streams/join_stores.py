@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Record
-from felice.pipelines.streams.stores import IndexedStore, Row, Store, packed_in, plain_headers, shape_of
+from felice.pipelines.streams.stores import IndexedStore, Row, Store, packed_in, plain_headers
 
 
 class RecentRecords(Store):
@@ -23,9 +23,9 @@ class RecentRecords(Store):
         self._oldest: list[tuple[int, int, bytes]] = []
         self._count = 0
 
-    def shape(self) -> str:
-        """With the formats of keys and values."""
-        return shape_of(self, self._key, self._value)
+    def formats(self) -> tuple[Format, ...]:
+        """Those of keys and values."""
+        return self._key, self._value
 
     def _apply(self, key: Any, row: Any) -> None:
         was_there = key in self.rows
@@ -104,9 +104,9 @@ class UnjoinedRecords(IndexedStore):
         self._key, self._left, self._right = key, left, right
         self._places: list[Place] = []
 
-    def shape(self) -> str:
-        """With the formats of keys and of both sides' values."""
-        return shape_of(self, self._key, self._left, self._right)
+    def formats(self) -> tuple[Format, ...]:
+        """Those of keys and of both sides' values."""
+        return self._key, self._left, self._right
 
     def _added(self, key: Any) -> None:
         insort(self._places, _swapped(key))
@@ -177,9 +177,9 @@ class SubscriptionStore(IndexedStore):
         self._right_key, self._left_key = right_key, left_key
         self._of: dict[bytes, list[bytes]] = {}
 
-    def shape(self) -> str:
-        """With the formats of both tables' keys."""
-        return shape_of(self, self._right_key, self._left_key)
+    def formats(self) -> tuple[Format, ...]:
+        """Those of both tables' keys."""
+        return self._right_key, self._left_key
 
     def _added(self, key: Any) -> None:
         right, left = key
@@ -221,9 +221,9 @@ class HeldRecords(IndexedStore):
         self._places: list[tuple[int, int]] = []
         self._count = 0
 
-    def shape(self) -> str:
-        """With the formats of keys and values."""
-        return shape_of(self, self._key, self._value)
+    def formats(self) -> tuple[Format, ...]:
+        """Those of keys and values."""
+        return self._key, self._value
 
     def _added(self, key: Any) -> None:
         insort(self._places, key)

@@ -106,7 +106,16 @@ class Store:
 
     def shape(self) -> str:
         """What the rows are, for people and for comparison: stores of one shape can read each other's rows."""
-        return type(self).__name__
+        names = ", ".join(one.name for one in self.formats())
+        return f"{type(self).__name__} of {names}" if names else type(self).__name__
+
+    def formats(self) -> tuple[Format, ...]:
+        """The formats of what the rows consist of."""
+        return ()
+
+    def layout(self) -> str:
+        """What the values of the rows consist of, where the names of the formats do not say it; else empty."""
+        return "; ".join(filter(None, (one.layout for one in self.formats())))
 
     def look_ahead(self, keys: Iterable[bytes | None], timestamps: Iterable[int]) -> None:
         """Records with these keys and timestamps come next: read what may be looked up from rows on disk."""
@@ -236,9 +245,9 @@ class KeyedStore(Store):
         """The format of the keys."""
         return self._key
 
-    def shape(self) -> str:
-        """With the formats of keys and values."""
-        return shape_of(self, self._key, self._value)
+    def formats(self) -> tuple[Format, ...]:
+        """Those of keys and values."""
+        return self._key, self._value
 
     def row_key(self, key: Any) -> Any:
         """What the row of a key is found by."""
@@ -405,11 +414,6 @@ def _behind(prefix: bytes) -> bytes | None:
     """The first bytes behind all those that begin with the prefix; None if there are none."""
     shorter = prefix.rstrip(b"\xff")
     return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
-
-
-def shape_of(store: Store, *formats: Format) -> str:
-    """The shape of a store whose rows have these formats."""
-    return f"{type(store).__name__} of {', '.join(one.name for one in formats)}"
 
 
 def packed_in(format_: Format, value: Any) -> Any:

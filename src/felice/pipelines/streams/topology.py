@@ -305,6 +305,10 @@ class Topology:
         shape, windows = self._stores[store]().shape(), self._windows[store]
         return f"{shape}, {windows}" if windows else shape
 
+    def layout_of(self, store: str) -> str:
+        """What the values of a store's rows consist of, where its shape does not say it."""
+        return self._stores[store]().layout()
+
     def known_store(self, name: str) -> str:
         """Returns the name if the store exists, and raises an error otherwise."""
         if name not in self._stores:

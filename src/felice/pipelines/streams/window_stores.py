@@ -26,7 +26,6 @@ from felice.pipelines.streams.stores import (
     Row,
     Store,
     packed_in,
-    shape_of,
 )
 from felice.pipelines.streams.telling import shown
 
@@ -165,9 +164,9 @@ class ExpiringStore(Store):
         """The format of the keys, without their windows."""
         return self._key
 
-    def shape(self) -> str:
-        """With the formats of keys and values. The retention may change."""
-        return shape_of(self, self._key, self._value)
+    def formats(self) -> tuple[Format, ...]:
+        """Those of keys and values. The retention may change."""
+        return self._key, self._value
 
     def key_bytes(self, key: Any) -> bytes:
         """The bytes of a key."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.programs import NeededTopic, program_of
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.streams.driver import TestDriver
+from felice.pipelines.streams.on_spark.changes import DROPPED, KEPT, NEW, of_program, planned
+from felice.pipelines.streams.on_spark.directory import Description
+from felice.pipelines.streams.on_spark.host.plans import KnownApp
 from felice.pipelines.streams.task import StreamsError
 
 STREAM = "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=3);"
@@ -102,3 +108,40 @@ def test_a_source_from_which_others_were_made_is_not_dropped() -> None:
     ):
         program_of(f"{made}DROP STREAM s;", {}, built_in())
     assert not program_of(f"{made}DROP STREAM r;DROP STREAM s;", {}, built_in()).apps
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ("k, SUM(v) AS n", "k, SUM(v) AS m", None),
+        ("k, SUM(v) AS n", "k, COUNT(v) AS n", "to `K0` STRING; `COUNT(V)` BIGINT; begins empty"),
+        ("k, MIN(v) AS n", "k, MAX(v) AS n", "to `K0` STRING; `MAX(V)` INTEGER; begins empty"),
+        ("k, MAX(v) AS n", "k, MAX(w) AS n", "to `K0` STRING; `MAX(W)` INTEGER; begins empty"),
+        ("k, MAX(v) AS n", "k, MAX(v) AS n, MIN(v) AS m", "`MAX(V)` INTEGER, `MIN(V)` INTEGER"),
+    ],
+)
+def test_other_aggregates_do_not_read_the_state_of_the_earlier_ones(
+    before: str, after: str, why: str | None, tmp_path: Path
+) -> None:
+    """The rows were read in another layout."""
+    stream = STREAM.replace("v INT", "v INT, w INT")
+    old, new = (
+        program_of(f"{stream} CREATE TABLE t AS SELECT {one} FROM s GROUP BY k;", {"s": 3}, built_in()).apps[
+            0
+        ]
+        for one in (before, after)
+    )
+    described = Description(old.name, partitions=1, starting={}, **of_program(old.topology))
+    change = planned(new, KnownApp(tmp_path, described))
+    assert change is not None
+    (fate,) = [one for one in change.fates if one.what != DROPPED]
+    assert fate.what == (KEPT if why is None else NEW)
+    assert why is None or why in fate.why
+    stores = [replace(one, layout="") for part in described.parts or () for one in part.stores]
+    older = replace(
+        described, parts=tuple(replace(one, stores=tuple(stores)) for one in described.parts or ())
+    )
+    change = planned(new, KnownApp(tmp_path, older))
+    assert change is not None and [one.what for one in change.fates] == [KEPT], (
+        "an older release noted no layout"
+    )

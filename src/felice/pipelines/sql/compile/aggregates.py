@@ -11,6 +11,7 @@ from typing import Any
 
 from felice.pipelines.sql.analysis.plan import Grouping
 from felice.pipelines.sql.functions.table import AggregateError, Settings
+from felice.pipelines.sql.syntax.writer import expression_text
 from felice.pipelines.sql.types import BIGINT, SqlType
 from felice.pipelines.streams.copies import Constant
 
@@ -24,8 +25,13 @@ class Aggregates:
         self._calls = grouping.aggregates
         self._made = [one.aggregate(settings) for one in self._calls]
         self.is_ordered = any(one.function.is_ordered for one in self._calls)
-        self.state: Columns = tuple((f"S{number}", one.state_type) for number, one in enumerate(self._made))
-        """The columns of the state."""
+        names = (
+            f"{one.function.name}({', '.join(map(expression_text, one.arguments))})" for one in self._calls
+        )
+        self.state: Columns = tuple(
+            (name, one.state_type) for name, one in zip(names, self._made, strict=True)
+        )
+        """The columns of the state. Their names say what was aggregated."""
         self.results: list[Callable[[Any], Any]] = [one.result for one in self._made]
         """The functions from a state of an aggregate to its value."""
 

@@ -10,6 +10,7 @@ Keeps true:  the bytes are the same with msgspec and without it. (Half of a pair
 from __future__ import annotations
 
 import decimal
+import hashlib
 import importlib.util
 from collections.abc import Callable
 from functools import cached_property
@@ -29,8 +30,12 @@ from felice.pipelines.sql.types import (
     Primitive,
     SqlType,
     Struct,
+    fields_text,
 )
 from felice.pipelines.streams.formats import UNWRITABLE
+
+_LONGEST_LAYOUT = 1000
+"""A longer text is only compared, and not shown."""
 
 
 def tuples(columns: Columns) -> PackedFormat:
@@ -47,6 +52,12 @@ class PackedFormat(RowFormat):
     def has_names(self) -> bool:
         """The names are not written."""
         return False
+
+    @property
+    def layout(self) -> str:
+        """The names and types of the columns: rows are read by their order."""
+        text = fields_text(self.columns)
+        return text if len(text) <= _LONGEST_LAYOUT else hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def _is_plain(self) -> bool:

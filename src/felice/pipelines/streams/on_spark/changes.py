@@ -152,7 +152,12 @@ def layout_of(topology: Topology) -> tuple[PartDescription, ...]:
         base = topology.automatic_part(store)
         role = "" if base is None else store.removeprefix(base)
         return StoreDescription(
-            store, topology.shape_of(store), base is None, f"{lineage.exact}{role}", f"{lineage.loose}{role}"
+            store,
+            topology.shape_of(store),
+            base is None,
+            f"{lineage.exact}{role}",
+            f"{lineage.loose}{role}",
+            topology.layout_of(store),
         )
 
     return tuple(
@@ -270,8 +275,8 @@ def _names(description: Description) -> list[str]:
     return [one.name for one in _stores(description)]
 
 
-def _without_functions(description: Description) -> list[tuple[str, str, str]]:
-    return [(one.name, one.shape, one.loose) for one in _stores(description)]
+def _without_functions(description: Description) -> list[tuple[str, ...]]:
+    return [(one.name, one.shape, one.loose, one.layout) for one in _stores(description)]
 
 
 def _check_inputs(checkpoint: Known, before: Description, after: Description) -> None:
@@ -298,8 +303,7 @@ def _reasons_for_new(
         if one.name in matched:
             continue
         earlier = old.get(one.name) if one.name not in matched.values() else None
-        is_other = earlier is not None and earlier.shape != one.shape
-        why = f"changed from {earlier.shape} to {one.shape}; " if earlier and is_other else ""
+        why = "" if earlier is None else _changed(earlier, one)
         whys[one.name] = why + _beginning(topology, one.name, added)
     for name in list(whys):
         # The rows of a table of a topic are the same in its new store, unless they are read in another way now.
@@ -309,6 +313,13 @@ def _reasons_for_new(
                     behind, f"begins empty, because it is computed from {name}, whose rows are dropped"
                 )
     return whys
+
+
+def _changed(earlier: StoreDescription, later: StoreDescription) -> str:
+    for own, other in ((earlier.shape, later.shape), (earlier.layout, later.layout)):
+        if own != other:
+            return f"changed from {own} to {other}; "
+    return ""
 
 
 def _beginning(topology: Topology, store: str, added: Mapping[str, str]) -> str:

@@ -44,6 +44,12 @@ class StoreDescription:
     exact: str
     loose: str
     """See `lineage.Lineage`."""
+    layout: str = ""
+    """What its values consist of, if its shape does not say it. An older release did not note it."""
+
+    def fits(self, later: StoreDescription) -> bool:
+        """Whether a later version can have these rows in another store."""
+        return self.shape == later.shape and self.layout in ("", later.layout)
 
 
 @dataclass(frozen=True, slots=True)

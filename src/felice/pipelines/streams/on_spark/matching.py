@@ -1,8 +1,9 @@
 """Finds the stores of the earlier version of a program again in the new one.
 
-Keeps true: a store of the new version gets the rows of an earlier one only if both have one shape: kind, formats and
-            windows. A store that the application named is found by its name. One without a name is found by where its
-            rows come from; if that fits several, the question is left to the user, and nothing is guessed.
+Keeps true: a store of the new version gets the rows of an earlier one only if both have one shape (kind, formats and
+            windows) and one layout of values. A store that the application named is found by its name. One without a
+            name is found by where its rows come from; if that fits several, the question is left to the user, and
+            nothing is guessed.
 Pure.
 """
 
@@ -48,15 +49,16 @@ def match(
         if later_name not in new:
             raise CheckpointError(f"the program has no store {later_name!r}; {_choice(new)}")
         earlier, later = old[earlier_name], new[later_name]
-        if earlier.shape != later.shape:
+        if not earlier.fits(later):
+            own, other = (" ".join(filter(None, (one.shape, one.layout))) for one in (earlier, later))
             raise CheckpointError(
-                f"store {later_name!r} cannot have the rows of {earlier_name!r}: they are {earlier.shape}, and the "
-                f"program's are {later.shape}"
+                f"store {later_name!r} cannot have the rows of {earlier_name!r}: they are {own}, and the program's are "
+                f"{other}"
             )
         pair(earlier, later)
     for later in [one for one in new.values() if one.is_named]:
         found = old.get(later.name)
-        if found is not None and found.is_named and found.shape == later.shape:
+        if found is not None and found.is_named and found.fits(later):
             pair(found, later)
     # A store that has got a name since then, or lost it, is found by its lineage.
     free = {name: one for name, one in old.items() if not one.is_named or name not in new}
@@ -84,7 +86,8 @@ def _pair_equal(
         if earlier and not is_certain and (len(earlier), len(later)) != (1, 1):
             raise CheckpointError(_uncertain(earlier, later))
         for one, other in zip(earlier, later, strict=False):
-            pair(one, other)
+            if one.fits(other):
+                pair(one, other)
 
 
 def _grouped(stores: Iterable[StoreT], about: Callable[[StoreT], KeyT]) -> dict[KeyT, list[StoreT]]:
