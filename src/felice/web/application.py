@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -41,13 +41,15 @@ def application(
     is_open: IsOpen = lambda scope: False,
     access_log: bool = True,
     lifespan: Lifespan[Starlette] | None = None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> Starlette:
     """An application with these routes of Starlette (`Route`), to be served by `felice.web.serving`.
 
     Parameters of paths are one segment each, decoded (`felice.web.paths`). Handlers raise `HttpError`, or Starlette's
     `HTTPException` for a status without a code of its own. With `login` a request without a valid user gets 401; the
     name is `request.user.display_name`. A request that `is_open` accepts needs no user. `lifespan` begins before the
-    first request and ends after the last one.
+    first request and ends after the last one. `on_stop` is called when a stop of the server begins: it ends answers
+    that have no end, so that the stop does not wait for them.
     """
     errors, limits = errors or Errors(), limits or Limits()
 
@@ -74,6 +76,7 @@ def application(
     )
     made.router.redirect_slashes = False  # the client's own `Host` would be in the redirect
     made.state.errors, made.state.limits, made.state.login = errors, limits, login
+    made.state.on_stop = on_stop
     return made
 
 

@@ -161,6 +161,7 @@ class WebServer:
         await server.wait_closed()
         for connection in list(self._state.connections):
             connection.shutdown()
+        self._app.state.on_stop()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.stop_s
         while self._state.connections and loop.time() < deadline:

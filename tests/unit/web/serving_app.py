@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from felice.web.application import application
+from felice.web.bodies import use_long
 from felice.web.crowd import Crowd
 from felice.web.errors import HttpError
 from felice.web.media import accepted, json_body
@@ -82,6 +83,17 @@ async def hold(request: Request) -> Response:
     return await wait(request)
 
 
+async def follow(request: Request) -> Response:
+    """Reads the body for as long as it comes."""
+    use_long(request)
+    size = 0
+    with suppress(ClientDisconnect):
+        async for part in request.stream():
+            size += len(part)
+            request.app.state.waiting = size
+    return JSONResponse({"bytes": size})
+
+
 ROUTES = [
     Route("/hello", hello),
     Route("/names/{name}", name),
@@ -95,6 +107,7 @@ ROUTES = [
     Route("/broken-later", broken_later),
     Route("/refused", refused),
     Route("/parts", parts, methods=["POST"]),
+    Route("/follow", follow, methods=["POST"]),
     Route("/hold", hold, methods=["POST"]),
     Route("/user", user),
     Route("/wait", wait),

@@ -748,3 +748,18 @@ def test_without_the_library_a_client_is_told_so(monkeypatch: pytest.MonkeyPatch
 
     beside(scenario)
     assert switching.alpn_protocols() == ["http/1.1"]
+
+
+def test_a_stop_ends_bodies_that_have_no_end() -> None:
+    """Each had ten seconds, although its client might send for days."""
+
+    async def scenario(serving: Serving) -> None:
+        async with connected(serving) as client:
+            id = client.ask("/follow", first=POST, ends=False)
+            client.send(id, b"abc")
+            await until(lambda: serving.waiting == 3)
+            await serving.server.stop()
+            assert (await client.ended())[0] == NO_ERROR
+            assert b'{"bytes":3}' in client._bytes  # after a GOAWAY the library reads no more
+
+    run(scenario, limits=replace(PATIENT, stop_s=600))

@@ -120,6 +120,21 @@ def test_a_stop_ends_what_does_not_end_by_itself() -> None:
     run(scenario, limits=Limits(stop_s=0.2))
 
 
+def test_a_stop_says_so_to_answers_that_have_no_end() -> None:
+    """It waited ten seconds for each of them, and then cut it."""
+
+    async def scenario(serving: Serving) -> None:
+        reader, writer = await serving.connect()
+        writer.write(request_of("GET", "/wait", close=False))
+        await until(lambda: serving.waiting)
+        serving.server._app.state.on_stop = lambda: serving.go_on.set()
+        await serving.server.stop()
+        assert parse(await reader.read())[2] == b"waited\n"
+        writer.close()
+
+    run(scenario, limits=Limits(stop_s=600))
+
+
 def test_a_stop_sends_the_answers_that_are_on_their_way() -> None:
     async def scenario(serving: Serving) -> None:
         reader, writer = await serving.connect()

@@ -197,9 +197,11 @@ class Http2Connection(asyncio.Protocol):
         return self._has_more or has_unread(self.transport)
 
     def shutdown(self) -> None:
-        """Takes no more streams, and ends when those that run are answered."""
+        """Takes no more streams, and ends when those that run are answered. Bodies that have no end, end now."""
         if not self._is_ended:
             self._go_away(ErrorCodes.NO_ERROR)
+            for stream in self._streams.values():
+                stream.stop()
             self._follow()
 
     # Frames

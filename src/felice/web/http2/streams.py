@@ -76,6 +76,7 @@ class Stream:
         self._expects_continue = expects_continue
         self._parts: list[bytes] = []
         self._has_said_end = False
+        self._is_stopped = False
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._deadline = Deadline()
@@ -102,6 +103,11 @@ class Stream:
         self._room.set()
         self._deadline.cancel()
 
+    def stop(self) -> None:
+        """The connection ends: a body that is read for as long as it comes has no more parts."""
+        self._is_stopped = True
+        self._news.set()
+
     def wake(self) -> None:
         """There may be room for more of the answer."""
         self._room.set()
@@ -121,6 +127,7 @@ class Stream:
     def use_long(self) -> None:
         """States that the body is read for as long as it comes."""
         self.is_long = True
+        self._news.set()
         self._wire.wait(self, self.waits)
 
     async def receive(self) -> Message:
@@ -137,6 +144,8 @@ class Stream:
                 self._has_said_end = self.is_whole
                 self._wire.consumed(self, len(data))
                 return {"type": "http.request", "body": data, "more_body": not self.is_whole}
+            if self._is_stopped and self.is_long:
+                return {"type": "http.disconnect"}
             self._news.clear()
             await self._news.wait()
 

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -106,9 +106,9 @@ class Asked:
     """The number of the command that must be applied before the statements run."""
 
 
-def routes(service: SqlService, at_leader: AtLeader) -> list[Route]:
+def routes(service: SqlService, selects: Selects, at_leader: AtLeader) -> list[Route]:
     """The routes for an application of `felice.web`."""
-    server = Server(service, Selects(service), at_leader, asyncio.Semaphore(MOST_INSERTING))
+    server = Server(service, selects, at_leader, asyncio.Semaphore(MOST_INSERTING))
     return [Route(path, _endpoint(server, one), methods=[method]) for method, path, one in _ROUTES]
 
 
@@ -320,7 +320,7 @@ async def _printed(server: Server, given: PrintTopic) -> AsyncIterator[str]:
         async with aclosing(Printed(given).lines(server.service.cluster)) as parts:
             async for lines in parts:
                 yield "".join(f"{one}\n" for one in lines)
-                if server.service.is_terminated:
+                if server.service.is_terminated or server.selects.is_stopped:
                     return
     finally:
         server.selects.prints -= 1
@@ -448,7 +448,10 @@ class _Lines:
             self._searched = len(self._bytes)
             if self._searched > LONGEST_LINE:
                 raise _bad(f"a line may have {LONGEST_LINE:,} bytes")
-            part = await anext(self._parts, None)
+            try:
+                part = await anext(self._parts, None)
+            except ClientDisconnect:  # or this server stops
+                part = None
             self._is_whole = part is None
             self._bytes += part or b""
         if self._is_whole and (not self._bytes or await self._request.is_disconnected()):

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from felice.client.error import KafkaException
@@ -89,6 +90,8 @@ class Selects:
         self.running: dict[str, Select] = {}
         self.prints = 0
         """How many PRINT run."""
+        self.is_stopped = False
+        """Whether the server stops."""
 
     def close(self, id: str) -> bool:
         """End a query. Returns whether it ran."""
@@ -96,6 +99,11 @@ class Selects:
         if found is not None:
             found.closed.set()
         return found is not None
+
+    def stop(self) -> None:
+        """End all queries, those of PRINT too, and begin no more: the server stops."""
+        self.is_stopped = True
+        self.close_all()
 
     def close_all(self) -> None:
         """End all queries."""
@@ -140,6 +148,8 @@ class Selects:
             raise StatementFailed.of(error, given.text + ";") from None
         except (KafkaException, OutsideError, OSError) as error:
             raise StatementFailed(reason_of(error), given.text + ";") from None
+        if self.is_stopped:
+            raise StatementFailed("the server stops", shown, status=HTTPStatus.SERVICE_UNAVAILABLE)
         self.running[made.id] = made
         return made
 

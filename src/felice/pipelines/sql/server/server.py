@@ -19,7 +19,7 @@ from felice.pipelines.sql.server.failures import SqlErrors, StatementFailed, rea
 from felice.pipelines.sql.server.leadership import Leadership
 from felice.pipelines.sql.server.on_spark import SparkQueries
 from felice.pipelines.sql.server.rest import AtLeader, routes
-from felice.pipelines.sql.server.selects import MOST_QUERIES
+from felice.pipelines.sql.server.selects import MOST_QUERIES, Selects
 from felice.pipelines.sql.server.service import MOST_INSERTS, Deployment, SqlService
 from felice.web.application import application
 from felice.web.forwarding import Forwarder
@@ -104,9 +104,12 @@ def sql_server(
         answers_itself = leadership.is_mine or leadership.is_shared or service.is_terminated
         return None if answers_itself else leadership.leader
 
-    made = routes(service, AtLeader(forwarder, leader))
+    selects = Selects(service)
+    made = routes(service, selects, AtLeader(forwarder, leader))
     limits = Limits(connections=MOST_QUERIES + OTHER_REQUESTS)
-    app = application(made, errors=SqlErrors(), limits=limits, login=login, lifespan=lifespan)
+    app = application(
+        made, errors=SqlErrors(), limits=limits, login=login, lifespan=lifespan, on_stop=selects.stop
+    )
     app.state.service = service
     server = WebServer(app, host, port, tls=tls)
     return server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from felice.client.compacted.records import CompactedRecord
 from felice.client.error import KafkaError, KafkaException
+from felice.pipelines.sql.analysis.queries import plan_of
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.functions.collecting import LIST_LIMIT
 from felice.pipelines.sql.processing_log import TOPIC_SETTING
@@ -25,9 +26,12 @@ from felice.pipelines.sql.server.engine import Read
 from felice.pipelines.sql.server.facts import Facts
 from felice.pipelines.sql.server.failures import StatementFailed
 from felice.pipelines.sql.server.persistent import ERROR, PAUSED, RUNNING, QueryState
+from felice.pipelines.sql.server.rows import Row
 from felice.pipelines.sql.server.selects import Select, Selects
 from felice.pipelines.sql.server.service import Deployment, SqlService
 from felice.pipelines.sql.syntax.errors import SqlError
+from felice.pipelines.sql.syntax.scripts import statements_of
+from felice.pipelines.sql.syntax.tree import Query
 from felice.pipelines.streams.app import App
 
 STREAM = "CREATE STREAM s (k STRING KEY, v INT) WITH (kafka_topic='s', value_format='JSON')"
@@ -616,3 +620,34 @@ def test_a_server_that_lost_its_role_does_not_lead(
 
     asyncio.run(run())
     assert told == led
+
+
+def test_no_select_begins_while_the_server_stops(tmp_path: Path) -> None:
+    """Its answer would have no end, and the stop would wait for it."""
+
+    async def run() -> None:
+        service = leader(tmp_path, Brokers(s=1), Log())
+        await service.execute(f"{STREAM};", {}, {})
+        selects = Selects(service)
+
+        async def made(query: object, settings: Mapping[str, str]) -> Select:
+            return Select(str(len(made_ids)), plan, None, nothing())
+
+        async def nothing() -> AsyncIterator[list[Row]]:
+            for _ in ():
+                yield []
+
+        made_ids = selects.running
+        (written,) = statements_of("SELECT * FROM s EMIT CHANGES;", {})
+        assert isinstance(written.statement, Query)
+        plan = plan_of(written.statement, service.engine.catalogue, built_in(), {}, target=None)
+        selects._made = made  # type: ignore[method-assign]
+        found = await selects.begin("SELECT * FROM s EMIT CHANGES;", {}, {})
+        assert isinstance(found, Select)
+        selects.stop()
+        assert found.closed.is_set()
+        with pytest.raises(StatementFailed, match="the server stops"):
+            await selects.begin("SELECT * FROM s EMIT CHANGES;", {}, {})
+        assert not selects.running
+
+    asyncio.run(run())
