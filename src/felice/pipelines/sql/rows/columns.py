@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -55,6 +55,22 @@ class RowFormat(Format):
 def at_places(columns: Columns, places: tuple[int, ...]) -> Columns:
     """The columns at some places."""
     return tuple(columns[place] for place in places)
+
+
+class WholeFormat(RowFormat):
+    """A format whose data has all columns, also where only some are read. Its last field is `read_places`."""
+
+    read_places: tuple[int, ...] | None
+    """The columns that are read; None: all."""
+
+    def of_columns(self, places: tuple[int, ...]) -> RowFormat:
+        """The format that reads these columns."""
+        return replace(self, read_places=places)  # type: ignore[call-arg]  # a field of the classes below
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places of the columns that are read."""
+        return tuple(range(len(self.columns))) if self.read_places is None else self.read_places
 
 
 class BareFormat(RowFormat):

@@ -10,13 +10,12 @@ import base64
 import decimal
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import FormatError
-from felice.pipelines.sql.rows.columns import Row, RowFormat
+from felice.pipelines.sql.rows.columns import Row, WholeFormat
 from felice.pipelines.sql.rows.numbers import decimal_of, double_of, double_text, fitting, time_of, whole_of
 from felice.pipelines.sql.types import (
     BIGINT,
@@ -58,17 +57,12 @@ def delimiter_of(given: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DelimitedFormat(RowFormat):
+class DelimitedFormat(WholeFormat):
     """Rows as lines. `delimiter` is a character."""
 
     name = "DELIMITED"
     delimiter: str
     read_places: tuple[int, ...] | None = None
-    """The columns that are read; None: all."""
-
-    def of_columns(self, places: tuple[int, ...]) -> RowFormat:
-        """The format that reads these columns of lines that have all columns."""
-        return replace(self, read_places=places)
 
     @property
     def has_names(self) -> bool:
@@ -78,8 +72,7 @@ class DelimitedFormat(RowFormat):
     @cached_property
     def _parsers(self) -> list[tuple[int, Parse]]:
         """The parsers of the columns that are read, with the columns' places."""
-        places = range(len(self.columns)) if self.read_places is None else self.read_places
-        return [(place, _parser(self.columns[place][1])) for place in places]
+        return [(place, _parser(self.columns[place][1])) for place in self.places]
 
     @cached_property
     def _field(self) -> re.Pattern[str]:

@@ -27,6 +27,7 @@ _MOST_SPELLINGS = 16
 """How often a decoder is made again for another spelling."""
 _MOST_OTHERS = 64
 """How many names of further fields a decoder lets pass."""
+_STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _ESCAPED_NAME = re.compile(rb'"[^"\\]*\\u[^"]*"\s*:')
 """A name of a field with an escape, which may be a name of a column. A match may also be part of a text."""
 
@@ -199,9 +200,12 @@ class _TypedReader(Reader):
 
     def _spell(self, spelled: Struct) -> None:
         self._spelled = spelled
-        self._respelled = {
-            (_quoted(found), _quoted(name.upper())) for name, found in _respelled(self._type, spelled)
-        }
+        expected: dict[bytes, bytes | None] = {}
+        for name, found in _respelled(self._type, spelled):
+            capitals = name.upper().encode()
+            if expected.setdefault(capitals, found.encode()) != found.encode():
+                expected[capitals] = None  # Two fields have the name, each in a spelling of its own.
+        self._respelled = expected
         self._make_decoder(is_strict=bool(self._respelled))
 
     def _make_decoder(self, *, is_strict: bool) -> None:
@@ -282,9 +286,10 @@ class _TypedReader(Reader):
 
     def _may_be_spelled_twice(self, data: bytes) -> bool:
         """Whether a name that the decoder expects in another spelling may be in the record in a further one."""
-        folded = _in_capitals(data)
-        for found, capitals in self._respelled:
-            if data.count(found) != folded.count(capitals):
+        expected = self._respelled
+        # In one pass: a search for each name would take as many passes as a STRUCT has fields.
+        for text in _STRING.findall(data):
+            if expected.get(_in_capitals(text), text) != text:
                 return True
         # One character is found much faster than two.
         return b"\\" in data and _ESCAPED_NAME.search(data) is not None
@@ -302,10 +307,6 @@ class _TypedReader(Reader):
 
 def _in_capitals(data: bytes) -> bytes:
     return data.upper() if data.isascii() else data.decode().upper().encode()
-
-
-def _quoted(name: str) -> bytes:
-    return f'"{name}"'.encode()
 
 
 def _respelled(type_: SqlType, spelled: SqlType) -> Iterator[tuple[str, str]]:

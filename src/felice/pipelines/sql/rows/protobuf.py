@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.errors import FormatError
-from felice.pipelines.sql.rows.columns import Row, RowFormat, at_places
+from felice.pipelines.sql.rows.columns import Row, WholeFormat, at_places
 from felice.pipelines.sql.rows.registry import PROTOBUF, RegisteredText
 from felice.pipelines.sql.rows.schema_format import SchemaFormat, expect_type
 
@@ -74,17 +73,12 @@ class ProtobufFormat(SchemaFormat):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProtobufNoSrFormat(RowFormat):
+class ProtobufNoSrFormat(WholeFormat):
     """Rows as messages of the type that the columns make."""
 
     name = "PROTOBUF_NOSR"
     nullable: str | None
     read_places: tuple[int, ...] | None = None
-    """The columns that are read; None: all."""
-
-    def of_columns(self, places: tuple[int, ...]) -> RowFormat:
-        """The format that reads these columns: a message is parsed as a whole."""
-        return replace(self, read_places=places)
 
     @cached_property
     def _message(self) -> Descriptor:
@@ -104,5 +98,4 @@ class ProtobufNoSrFormat(RowFormat):
         """Reads a row."""
         from felice.pipelines.sql.rows.protobuf_values import reader
 
-        places = self.read_places
-        return reader(self._message, self.columns if places is None else at_places(self.columns, places))
+        return reader(self._message, at_places(self.columns, self.places))

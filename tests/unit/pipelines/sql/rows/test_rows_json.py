@@ -339,3 +339,18 @@ def test_bytes_of_rows() -> None:
     assert BareJsonFormat((("A", STRING),)).encode_all([("x",), (None,), None]) == [b'"x"', None, None]
     with pytest.raises(FormatError, match=r"\('a',\) cannot be written as JSON"):
         JsonFormat((("ID", INTEGER), ("N", INTEGER))).encode(("a",))
+
+
+def test_a_field_that_no_column_has_leaves_spellings_right() -> None:
+    """Names are looked at in one pass then; two fields of one name may each have a spelling of its own."""
+    inner = Struct((("AB", INTEGER), ("N", INTEGER)))
+    format_ = JsonFormat((("AB", INTEGER), ("S", inner)))
+    first = b'{"ab": 1, "s": {"aB": 2, "n": 3, "zz": 4}}'
+    for data, row in (
+        (first, (1, (2, 3))),
+        (first, (1, (2, 3))),
+        (b'{"aB": 1, "s": {"ab": 2, "n": 3, "zz": "\\"AB"}}', (1, (2, 3))),
+        (b'{"ab": 1, "s": {"aB": 2, "N": 3, "zz": "n"}}', (1, (2, 3))),
+        (b'{"ab": 1, "s": {"aB": 2, "zz": "N"}}', (1, (2, None))),
+    ):
+        assert format_.read(data) == row
