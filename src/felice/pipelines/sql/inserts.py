@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from felice.pipelines.sql import types
 from felice.pipelines.sql.analysis.declarations import PSEUDO
+from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS
 from felice.pipelines.sql.catalogue import HEADERS, SourceInfo, near
 from felice.pipelines.sql.expressions.arithmetic import fitting
 from felice.pipelines.sql.expressions.casts import Conversion, cast, nullable
@@ -28,6 +30,8 @@ class Inserted(NamedTuple):
     key: tuple[Any, ...] | None
     value: tuple[Any, ...] | None
     timestamp: int | None
+    bounds: Mapping[str, int | None] = MappingProxyType({})
+    """What ASSERT VALUES says of the window of the key: WINDOWSTART and WINDOWEND, as far as it names them."""
 
 
 class _NoColumns:
@@ -66,7 +70,8 @@ def inserted(
         )
     key = None if all(one is None for one in keys) else tuple(keys)
     value = tuple(values.get(column) for column, _ in source.value)
-    return Inserted(key, value, values.get("ROWTIME"))
+    bounds = {one: values[one] for one in WINDOW_BOUNDS if one in values}
+    return Inserted(key, value, values.get("ROWTIME"), bounds)
 
 
 def _by_column(
@@ -98,6 +103,9 @@ def _by_column(
                     "negative",
                     expression.position,
                 )
+            continue
+        if name in WINDOW_BOUNDS and isinstance(given, AssertValues) and source.window is not None:
+            found[name] = _value(expression, BIGINT, name, functions, users)
             continue
         column = columns.get(name)
         if column is None:

@@ -73,6 +73,9 @@ def check_record(
         ("key", wanted.key, key.key if isinstance(key, Windowed) else key),
         ("value", None if given.is_tombstone else wanted.value, value),
     ]
+    if isinstance(key, Windowed):
+        bounds = {"WINDOWSTART": key.window.start, "WINDOWEND": key.window.end}
+        own += [(name, expected, bounds[name]) for name, expected in wanted.bounds.items()]
     if wanted.timestamp is not None:
         own.append(("ROWTIME", wanted.timestamp, found.timestamp))
     for what, expected, got in own:
