@@ -116,12 +116,25 @@ def _check_properties(description: FormatDescription, features: Features) -> Non
         delimited.delimiter_of(description.delimiter)
     if description.full_name is not None and not description.full_name.strip():
         raise ValueError("fullSchemaName cannot be empty. Format configuration: {fullSchemaName=}")
+    if description.full_name is not None and description.name == "AVRO":
+        _check_avro_name(description.full_name)
     if description.nullable not in (None, OPTIONAL, WRAPPER):
         raise ValueError(
             f"{description.nullable} is not a representation of null; expected {OPTIONAL} or {WRAPPER}"
         )
 
 
+def _check_avro_name(full_name: str) -> None:
+    """Raise ValueError for a name that a registry would refuse when the first record is written."""
+    for part in full_name.split("."):
+        if _AVRO_NAME.fullmatch(part) is None:
+            raise ValueError(
+                f"{full_name!r} is not a full name of AVRO: each part between the points must have letters, digits and "
+                f"_, and must not begin with a digit; {part!r} is wrong"
+            )
+
+
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROPERTIES = {
     "delimiter": "delimiter",
     "full_name": "fullSchemaName",
