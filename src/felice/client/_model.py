@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from felice.client.admin.enumerations import (
-    ConsumerGroupState,
-    ConsumerGroupType,
-    ElectionType,
-    IsolationLevel,
-)
-from felice.client.admin.model import (
-    ConsumerGroupTopicPartitions,
-    Node,
-    TopicCollection,
-    TopicPartitionInfo,
-)
-
-__all__ = [
-    "ConsumerGroupState",
-    "ConsumerGroupTopicPartitions",
-    "ConsumerGroupType",
-    "ElectionType",
-    "IsolationLevel",
-    "Node",
-    "TopicCollection",
-    "TopicPartitionInfo",
-]
+from felice.client.admin.enumerations import ConsumerGroupState as ConsumerGroupState
+from felice.client.admin.enumerations import ConsumerGroupType as ConsumerGroupType
+from felice.client.admin.enumerations import ElectionType as ElectionType
+from felice.client.admin.enumerations import IsolationLevel as IsolationLevel
+from felice.client.admin.model import ConsumerGroupTopicPartitions as ConsumerGroupTopicPartitions
+from felice.client.admin.model import Node as Node
+from felice.client.admin.model import TopicCollection as TopicCollection
+from felice.client.admin.model import TopicPartitionInfo as TopicPartitionInfo
