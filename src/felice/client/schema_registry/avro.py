@@ -9,8 +9,8 @@ from felice.client.schema_registry.avro_format import AvroDeserializing, AvroSch
 from felice.client.schema_registry.builders import (
     AsyncBuilding,
     Building,
-    DeserializerSettings,
-    SerializerSettings,
+    OfObjects,
+    ToObjects,
 )
 from felice.client.schema_registry.model import Schema
 from felice.client.schema_registry.serdes import (
@@ -18,9 +18,10 @@ from felice.client.schema_registry.serdes import (
     AsyncBaseSerializer,
     BaseDeserializer,
     BaseSerializer,
+    Serde,
 )
-from felice.client.schema_registry.subjects import AssociatedNameStrategy, AsyncAssociatedNameStrategy
-from felice.client.serialization import DeserializerBuilder, SerializationContext, SerializerBuilder
+from felice.client.schema_registry.serializing import ToDict
+from felice.client.serialization import DeserializerBuilder, SerializerBuilder
 
 __all__ = [
     "AsyncAvroDeserializer",
@@ -34,16 +35,8 @@ __all__ = [
     "AvroSerializerBuilder",
 ]
 
-ToDict = Callable[[Any, SerializationContext], Any]
 
-
-class AvroSerializer(BaseSerializer):
-    """Converts objects to Avro data with the id of their schema. Its configuration is described in docs/client.md.
-
-    `schema_str` is a text or a `Schema`, which may refer to other schemas; `to_dict(object, context)` makes dicts of an
-    application's objects.
-    """
-
+class _AvroSerializer(Serde):
     def __init__(
         self,
         schema_registry_client: Any,
@@ -54,72 +47,52 @@ class AvroSerializer(BaseSerializer):
         rule_registry: Any = None,
     ) -> None:
         rules = (rule_conf, rule_registry)
-        core = AvroSerializing(schema_str, dict(conf or {}), to_dict, AssociatedNameStrategy, rules=rules)
+        core = AvroSerializing(schema_str, dict(conf or {}), to_dict, self._associated, rules=rules)
         self._start(schema_registry_client, core)
 
 
-class AsyncAvroSerializer(AsyncBaseSerializer):
+class AvroSerializer(_AvroSerializer, BaseSerializer):
+    """Converts objects to Avro data with the id of their schema. Its configuration is described in docs/client.md.
+
+    `schema_str` is a text or a `Schema`, which may refer to other schemas; `to_dict(object, context)` makes dicts of an
+    application's objects.
+    """
+
+
+class AsyncAvroSerializer(_AvroSerializer, AsyncBaseSerializer):
     """As `AvroSerializer`, for asyncio: `serializer = await AsyncAvroSerializer(...)`, `await serializer(obj, ctx)`."""
 
+
+class _AvroDeserializer(Serde):
     def __init__(
         self,
         schema_registry_client: Any,
         schema_str: str | Schema | None = None,
-        to_dict: ToDict | None = None,
+        from_dict: ToDict | None = None,
+        return_record_name: bool = False,
         conf: dict[str, Any] | None = None,
         rule_conf: dict[str, Any] | None = None,
         rule_registry: Any = None,
     ) -> None:
-        rules, strategy = (rule_conf, rule_registry), AsyncAssociatedNameStrategy
-        core = AvroSerializing(schema_str, dict(conf or {}), to_dict, strategy, rules=rules)
+        rules, strategy = (rule_conf, rule_registry), self._associated
+        own = dict(conf or {})
+        core = AvroDeserializing(schema_str, own, return_record_name, from_dict, strategy, rules=rules)
         self._start(schema_registry_client, core)
 
 
-class AvroDeserializer(BaseDeserializer):
+class AvroDeserializer(_AvroDeserializer, BaseDeserializer):
     """Converts Avro data to dicts, or with `from_dict(dict, context)` to an application's objects.
 
     `schema_str` is a reader schema, to which data of other versions is converted. With `return_record_name`, records
     in unions are pairs of their name and their dict.
     """
 
-    def __init__(
-        self,
-        schema_registry_client: Any,
-        schema_str: str | Schema | None = None,
-        from_dict: ToDict | None = None,
-        return_record_name: bool = False,
-        conf: dict[str, Any] | None = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-    ) -> None:
-        rules, strategy = (rule_conf, rule_registry), AssociatedNameStrategy
-        own = dict(conf or {})
-        core = AvroDeserializing(schema_str, own, return_record_name, from_dict, strategy, rules=rules)
-        self._start(schema_registry_client, core)
 
-
-class AsyncAvroDeserializer(AsyncBaseDeserializer):
+class AsyncAvroDeserializer(_AvroDeserializer, AsyncBaseDeserializer):
     """As `AvroDeserializer`, for asyncio."""
 
-    def __init__(
-        self,
-        schema_registry_client: Any,
-        schema_str: str | Schema | None = None,
-        from_dict: ToDict | None = None,
-        return_record_name: bool = False,
-        conf: dict[str, Any] | None = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-    ) -> None:
-        rules, strategy = (rule_conf, rule_registry), AsyncAssociatedNameStrategy
-        own = dict(conf or {})
-        core = AvroDeserializing(schema_str, own, return_record_name, from_dict, strategy, rules=rules)
-        self._start(schema_registry_client, core)
 
-
-class _SerializerBuilder(SerializerSettings):
-    _serializer: Callable[..., Any]
-
+class _SerializerBuilder(OfObjects):
     def __init__(
         self,
         schema_registry_config: dict[str, Any] | None = None,
@@ -137,37 +110,25 @@ class _SerializerBuilder(SerializerSettings):
         )
         self._schema, self._to_dict = schema, to_dict
 
-    def set_schema(self, schema_str: str | Schema) -> Self:
-        """Set the serializer's schema."""
-        self._schema = schema_str
-        return self
-
-    def set_to_dict(self, to_dict: ToDict) -> Self:
-        """Set the function that makes dicts of objects."""
-        self._to_dict = to_dict
-        return self
-
     def construct(self, client: Any) -> Any:
         """Create the serializer."""
         rules = (self._rule_config, self._rule_registry)
-        return type(self)._serializer(client, self._schema, self._to_dict, self._serde_config, *rules)
+        return type(self)._serde(client, self._schema, self._to_dict, self._serde_config, *rules)
 
 
 class AvroSerializerBuilder(_SerializerBuilder, Building, SerializerBuilder):
     """Builds an `AvroSerializer`: the value of `key.serializer.builder` or `value.serializer.builder`."""
 
-    _serializer = AvroSerializer
+    _serde = AvroSerializer
 
 
 class AsyncAvroSerializerBuilder(_SerializerBuilder, AsyncBuilding, SerializerBuilder):  # type: ignore[misc]
     """Builds an `AsyncAvroSerializer`."""
 
-    _serializer = AsyncAvroSerializer
+    _serde = AsyncAvroSerializer
 
 
-class _DeserializerBuilder(DeserializerSettings):
-    _deserializer: Callable[..., Any]
-
+class _DeserializerBuilder(ToObjects):
     def __init__(
         self,
         schema_registry_config: dict[str, Any] | None = None,
@@ -186,16 +147,6 @@ class _DeserializerBuilder(DeserializerSettings):
         )
         self._schema, self._from_dict, self._names = schema, from_dict, return_record_name
 
-    def set_schema(self, schema_str: str | Schema) -> Self:
-        """Set the reader schema."""
-        self._schema = schema_str
-        return self
-
-    def set_from_dict(self, from_dict: ToDict) -> Self:
-        """Set the function that makes objects of dicts."""
-        self._from_dict = from_dict
-        return self
-
     def set_return_record_name(self, return_record_name: bool) -> Self:
         """Set whether records in unions are pairs of their name and their dict."""
         self._names = return_record_name
@@ -205,16 +156,16 @@ class _DeserializerBuilder(DeserializerSettings):
         """Create the deserializer."""
         rules = (self._rule_config, self._rule_registry)
         given = (self._schema, self._from_dict, self._names, self._serde_config)
-        return type(self)._deserializer(client, *given, *rules)
+        return type(self)._serde(client, *given, *rules)
 
 
 class AvroDeserializerBuilder(_DeserializerBuilder, Building, DeserializerBuilder):
     """Builds an `AvroDeserializer`: the value of `key.deserializer.builder` or `value.deserializer.builder`."""
 
-    _deserializer = AvroDeserializer
+    _serde = AvroDeserializer
 
 
 class AsyncAvroDeserializerBuilder(_DeserializerBuilder, AsyncBuilding, DeserializerBuilder):  # type: ignore[misc]
     """Builds an `AsyncAvroDeserializer`."""
 
-    _deserializer = AsyncAvroDeserializer
+    _serde = AsyncAvroDeserializer

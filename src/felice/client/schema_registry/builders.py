@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 
 from felice.client.schema_registry.client import AsyncSchemaRegistryClient, SchemaRegistryClient
+from felice.client.schema_registry.model import Schema
+from felice.client.schema_registry.serializing import ToDict
 
 S = TypeVar("S", bound=Any)
 
@@ -83,6 +85,9 @@ async def async_build_serde(
 class Builder:
     """What builders have in common: the registry's client or its configuration, and rules, which are refused."""
 
+    _serde: Callable[..., Any]
+    """The class of what is built."""
+
     def __init__(
         self,
         config: dict[str, Any] | None,
@@ -145,6 +150,39 @@ class DeserializerSettings(Builder):
     def set_deserializer_init(self, deserializer_init: Callable[[Any], Any]) -> Self:
         """Set a function that receives the deserializer when it is created."""
         self._init = deserializer_init
+        return self
+
+
+class OfSchema(Builder):
+    """The setting of builders for formats with a schema in a text."""
+
+    _schema: str | Schema | None
+
+    def set_schema(self, schema_str: str | Schema) -> Self:
+        """Set the schema: the serializer's, or the one that reads or checks the data."""
+        self._schema = schema_str
+        return self
+
+
+class OfObjects(OfSchema, SerializerSettings):
+    """The settings of a serializer for an application's objects."""
+
+    _to_dict: ToDict | None
+
+    def set_to_dict(self, to_dict: ToDict) -> Self:
+        """Set the function that makes dicts of objects."""
+        self._to_dict = to_dict
+        return self
+
+
+class ToObjects(OfSchema, DeserializerSettings):
+    """The settings of a deserializer to an application's objects."""
+
+    _from_dict: ToDict | None
+
+    def set_from_dict(self, from_dict: ToDict) -> Self:
+        """Set the function that makes objects of dicts."""
+        self._from_dict = from_dict
         return self
 
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 from felice.client.schema_registry.builders import (
     AsyncBuilding,
     Building,
-    DeserializerSettings,
-    SerializerSettings,
+    OfObjects,
+    ToObjects,
 )
 from felice.client.schema_registry.json_format import (
     DEFAULT_SPEC,
@@ -23,9 +23,10 @@ from felice.client.schema_registry.serdes import (
     AsyncBaseSerializer,
     BaseDeserializer,
     BaseSerializer,
+    Serde,
 )
-from felice.client.schema_registry.subjects import AssociatedNameStrategy, AsyncAssociatedNameStrategy
-from felice.client.serialization import DeserializerBuilder, SerializationContext, SerializerBuilder
+from felice.client.schema_registry.serializing import ToDict
+from felice.client.serialization import DeserializerBuilder, SerializerBuilder
 
 __all__ = [
     "DEFAULT_SPEC",
@@ -40,112 +41,76 @@ __all__ = [
     "JsonSchema",
 ]
 
-Convert = Callable[[Any, SerializationContext], Any]
+
+class _JSONSerializer(Serde):
+    def __init__(
+        self,
+        schema_str: str | Schema | None,
+        schema_registry_client: Any,
+        to_dict: ToDict | None = None,
+        conf: dict[str, Any] | None = None,
+        rule_conf: dict[str, Any] | None = None,
+        rule_registry: Any = None,
+        json_encode: Callable[[Any], Any] | None = None,
+    ) -> None:
+        rules, own = (rule_conf, rule_registry), dict(conf or {})
+        core = JsonSerializing(schema_str, own, json_encode, to_dict, self._associated, rules=rules)
+        self._start(schema_registry_client, core)
 
 
-class JSONSerializer(BaseSerializer):
+class JSONSerializer(_JSONSerializer, BaseSerializer):
     """Converts objects to JSON with the id of their schema, which checks them unless `validate` is False.
 
     `to_dict(object, context)` makes dicts of an application's objects, and `json_encode` makes text or bytes of them.
     """
 
-    def __init__(
-        self,
-        schema_str: str | Schema | None,
-        schema_registry_client: Any,
-        to_dict: Convert | None = None,
-        conf: dict[str, Any] | None = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-        json_encode: Callable[[Any], Any] | None = None,
-    ) -> None:
-        rules, own = (rule_conf, rule_registry), dict(conf or {})
-        core = JsonSerializing(schema_str, own, json_encode, to_dict, AssociatedNameStrategy, rules=rules)
-        self._start(schema_registry_client, core)
 
-
-class AsyncJSONSerializer(AsyncBaseSerializer):
+class AsyncJSONSerializer(_JSONSerializer, AsyncBaseSerializer):
     """As `JSONSerializer`, for asyncio: `serializer = await AsyncJSONSerializer(...)`, `await serializer(obj, ctx)`."""
 
+
+class _JSONDeserializer(Serde):
     def __init__(
         self,
         schema_str: str | Schema | None,
-        schema_registry_client: Any,
-        to_dict: Convert | None = None,
+        from_dict: ToDict | None = None,
+        schema_registry_client: Any = None,
         conf: dict[str, Any] | None = None,
         rule_conf: dict[str, Any] | None = None,
         rule_registry: Any = None,
-        json_encode: Callable[[Any], Any] | None = None,
+        json_decode: Callable[[bytes], Any] | None = None,
     ) -> None:
-        rules, own = (rule_conf, rule_registry), dict(conf or {})
-        strategy = AsyncAssociatedNameStrategy
-        core = JsonSerializing(schema_str, own, json_encode, to_dict, strategy, rules=rules)
+        core = JsonDeserializing(
+            schema_str,
+            dict(conf or {}),
+            json_decode,
+            from_dict,
+            self._associated,
+            has_registry=schema_registry_client is not None,
+            rules=(rule_conf, rule_registry),
+        )
         self._start(schema_registry_client, core)
 
 
-class JSONDeserializer(BaseDeserializer):
+class JSONDeserializer(_JSONDeserializer, BaseDeserializer):
     """Converts JSON to Python's values, or with `from_dict(dict, context)` to an application's objects.
 
     The schema that checks the data is `schema_str` if given, otherwise the writer's. Without a registry's client the
     schema's id in the data is skipped.
     """
 
-    def __init__(
-        self,
-        schema_str: str | Schema | None,
-        from_dict: Convert | None = None,
-        schema_registry_client: Any = None,
-        conf: dict[str, Any] | None = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-        json_decode: Callable[[bytes], Any] | None = None,
-    ) -> None:
-        core = JsonDeserializing(
-            schema_str,
-            dict(conf or {}),
-            json_decode,
-            from_dict,
-            AssociatedNameStrategy,
-            has_registry=schema_registry_client is not None,
-            rules=(rule_conf, rule_registry),
-        )
-        self._start(schema_registry_client, core)
 
-
-class AsyncJSONDeserializer(AsyncBaseDeserializer):
+class AsyncJSONDeserializer(_JSONDeserializer, AsyncBaseDeserializer):
     """As `JSONDeserializer`, for asyncio."""
 
-    def __init__(
-        self,
-        schema_str: str | Schema | None,
-        from_dict: Convert | None = None,
-        schema_registry_client: Any = None,
-        conf: dict[str, Any] | None = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-        json_decode: Callable[[bytes], Any] | None = None,
-    ) -> None:
-        core = JsonDeserializing(
-            schema_str,
-            dict(conf or {}),
-            json_decode,
-            from_dict,
-            AsyncAssociatedNameStrategy,
-            has_registry=schema_registry_client is not None,
-            rules=(rule_conf, rule_registry),
-        )
-        self._start(schema_registry_client, core)
 
-
-class _SerializerBuilder(SerializerSettings):
-    _serializer: Callable[..., Any]
-
+class _SerializerBuilder(OfObjects):
     def __init__(
         self,
         schema_registry_config: dict[str, Any] | None = None,
         schema_registry_client: Any = None,
         schema: str | Schema | None = None,
-        to_dict: Convert | None = None,
+        to_dict: ToDict | None = None,
         serializer_config: dict[str, Any] | None = None,
         rule_config: dict[str, Any] | None = None,
         rule_registry: Any = None,
@@ -158,16 +123,6 @@ class _SerializerBuilder(SerializerSettings):
         )
         self._schema, self._to_dict, self._encode = schema, to_dict, json_encode
 
-    def set_schema(self, schema_str: str | Schema) -> Self:
-        """Set the serializer's schema."""
-        self._schema = schema_str
-        return self
-
-    def set_to_dict(self, to_dict: Convert) -> Self:
-        """Set the function that makes dicts of objects."""
-        self._to_dict = to_dict
-        return self
-
     def set_json_encode(self, json_encode: Callable[[Any], Any]) -> Self:
         """Set the function that makes text or bytes of values."""
         self._encode = json_encode
@@ -177,30 +132,28 @@ class _SerializerBuilder(SerializerSettings):
         """Create the serializer."""
         rules = (self._rule_config, self._rule_registry)
         given = (self._to_dict, self._serde_config, *rules, self._encode)
-        return type(self)._serializer(self._schema, client, *given)
+        return type(self)._serde(self._schema, client, *given)
 
 
 class JSONSerializerBuilder(_SerializerBuilder, Building, SerializerBuilder):
     """Builds a `JSONSerializer`: the value of `key.serializer.builder` or `value.serializer.builder`."""
 
-    _serializer = JSONSerializer
+    _serde = JSONSerializer
 
 
 class AsyncJSONSerializerBuilder(_SerializerBuilder, AsyncBuilding, SerializerBuilder):  # type: ignore[misc]
     """Builds an `AsyncJSONSerializer`."""
 
-    _serializer = AsyncJSONSerializer
+    _serde = AsyncJSONSerializer
 
 
-class _DeserializerBuilder(DeserializerSettings):
-    _deserializer: Callable[..., Any]
-
+class _DeserializerBuilder(ToObjects):
     def __init__(
         self,
         schema_registry_config: dict[str, Any] | None = None,
         schema_registry_client: Any = None,
         schema: str | Schema | None = None,
-        from_dict: Convert | None = None,
+        from_dict: ToDict | None = None,
         deserializer_config: dict[str, Any] | None = None,
         rule_config: dict[str, Any] | None = None,
         rule_registry: Any = None,
@@ -213,16 +166,6 @@ class _DeserializerBuilder(DeserializerSettings):
         )
         self._schema, self._from_dict, self._decode = schema, from_dict, json_decode
 
-    def set_schema(self, schema_str: str | Schema) -> Self:
-        """Set the schema that checks the data."""
-        self._schema = schema_str
-        return self
-
-    def set_from_dict(self, from_dict: Convert) -> Self:
-        """Set the function that makes objects of dicts."""
-        self._from_dict = from_dict
-        return self
-
     def set_json_decode(self, json_decode: Callable[[bytes], Any]) -> Self:
         """Set the function that reads JSON."""
         self._decode = json_decode
@@ -232,16 +175,16 @@ class _DeserializerBuilder(DeserializerSettings):
         """Create the deserializer."""
         rules = (self._rule_config, self._rule_registry)
         given = (self._serde_config, *rules, self._decode)
-        return type(self)._deserializer(self._schema, self._from_dict, client, *given)
+        return type(self)._serde(self._schema, self._from_dict, client, *given)
 
 
 class JSONDeserializerBuilder(_DeserializerBuilder, Building, DeserializerBuilder):
     """Builds a `JSONDeserializer`: the value of `key.deserializer.builder` or `value.deserializer.builder`."""
 
-    _deserializer = JSONDeserializer
+    _serde = JSONDeserializer
 
 
 class AsyncJSONDeserializerBuilder(_DeserializerBuilder, AsyncBuilding, DeserializerBuilder):  # type: ignore[misc]
     """Builds an `AsyncJSONDeserializer`."""
 
-    _deserializer = AsyncJSONDeserializer
+    _serde = AsyncJSONDeserializer

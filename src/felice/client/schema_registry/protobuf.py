@@ -20,8 +20,8 @@ from felice.client.schema_registry.serdes import (
     AsyncBaseSerializer,
     BaseDeserializer,
     BaseSerializer,
+    Serde,
 )
-from felice.client.schema_registry.subjects import AssociatedNameStrategy, AsyncAssociatedNameStrategy
 from felice.client.serialization import DeserializerBuilder, SerializerBuilder
 
 __all__ = [
@@ -36,81 +36,56 @@ __all__ = [
 ]
 
 
-class ProtobufSerializer(BaseSerializer):
+class _ProtobufSerializer(Serde):
+    def __init__(
+        self,
+        msg_type: type[Message],
+        schema_registry_client: Any,
+        conf: dict[str, Any] | None = None,
+        rule_conf: dict[str, Any] | None = None,
+        rule_registry: Any = None,
+    ) -> None:
+        rules, own = (rule_conf, rule_registry), dict(conf or {})
+        core = ProtobufSerializing(msg_type, own, self._associated, rules=rules)
+        self._start(schema_registry_client, core)
+
+
+class ProtobufSerializer(_ProtobufSerializer, BaseSerializer):
     """Converts messages of one generated class to bytes with the id of their schema.
 
     The schema is the file of the class. The files that it imports are registered, too, as references.
     """
 
-    def __init__(
-        self,
-        msg_type: type[Message],
-        schema_registry_client: Any,
-        conf: dict[str, Any] | None = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-    ) -> None:
-        rules, own = (rule_conf, rule_registry), dict(conf or {})
-        core = ProtobufSerializing(msg_type, own, AssociatedNameStrategy, rules=rules)
-        self._start(schema_registry_client, core)
 
-
-class AsyncProtobufSerializer(AsyncBaseSerializer):
+class AsyncProtobufSerializer(_ProtobufSerializer, AsyncBaseSerializer):
     """As `ProtobufSerializer`, for asyncio: create it with `await`, and `await serializer(message, ctx)`."""
 
+
+class _ProtobufDeserializer(Serde):
     def __init__(
         self,
-        msg_type: type[Message],
-        schema_registry_client: Any,
+        message_type: type[Message],
         conf: dict[str, Any] | None = None,
+        schema_registry_client: Any = None,
         rule_conf: dict[str, Any] | None = None,
         rule_registry: Any = None,
     ) -> None:
-        rules, own = (rule_conf, rule_registry), dict(conf or {})
-        core = ProtobufSerializing(msg_type, own, AsyncAssociatedNameStrategy, rules=rules)
+        core = ProtobufDeserializing(
+            message_type,
+            dict(conf or {}),
+            self._associated,
+            has_registry=schema_registry_client is not None,
+            rules=(rule_conf, rule_registry),
+        )
         self._start(schema_registry_client, core)
 
 
-class ProtobufDeserializer(BaseDeserializer):
+class ProtobufDeserializer(_ProtobufDeserializer, BaseDeserializer):
     """Converts bytes to messages of one generated class. Without a registry's client it skips the schema's id."""
 
-    def __init__(
-        self,
-        message_type: type[Message],
-        conf: dict[str, Any] | None = None,
-        schema_registry_client: Any = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-    ) -> None:
-        core = ProtobufDeserializing(
-            message_type,
-            dict(conf or {}),
-            AssociatedNameStrategy,
-            has_registry=schema_registry_client is not None,
-            rules=(rule_conf, rule_registry),
-        )
-        self._start(schema_registry_client, core)
 
-
-class AsyncProtobufDeserializer(AsyncBaseDeserializer):
+class AsyncProtobufDeserializer(_ProtobufDeserializer, AsyncBaseDeserializer):
     """As `ProtobufDeserializer`, for asyncio."""
-
-    def __init__(
-        self,
-        message_type: type[Message],
-        conf: dict[str, Any] | None = None,
-        schema_registry_client: Any = None,
-        rule_conf: dict[str, Any] | None = None,
-        rule_registry: Any = None,
-    ) -> None:
-        core = ProtobufDeserializing(
-            message_type,
-            dict(conf or {}),
-            AsyncAssociatedNameStrategy,
-            has_registry=schema_registry_client is not None,
-            rules=(rule_conf, rule_registry),
-        )
-        self._start(schema_registry_client, core)
 
 
 class _OfMessage(Builder):
@@ -128,8 +103,6 @@ class _OfMessage(Builder):
 
 
 class _SerializerBuilder(_OfMessage, SerializerSettings):
-    _serializer: Callable[..., Any]
-
     def __init__(
         self,
         schema_registry_config: dict[str, Any] | None = None,
@@ -149,24 +122,22 @@ class _SerializerBuilder(_OfMessage, SerializerSettings):
     def construct(self, client: Any) -> Any:
         """Create the serializer. Raises ValueError without a message type."""
         rules = (self._rule_config, self._rule_registry)
-        return type(self)._serializer(self._message_type(), client, self._serde_config, *rules)
+        return type(self)._serde(self._message_type(), client, self._serde_config, *rules)
 
 
 class ProtobufSerializerBuilder(_SerializerBuilder, Building, SerializerBuilder):
     """Builds a `ProtobufSerializer`: the value of `key.serializer.builder` or `value.serializer.builder`."""
 
-    _serializer = ProtobufSerializer
+    _serde = ProtobufSerializer
 
 
 class AsyncProtobufSerializerBuilder(_SerializerBuilder, AsyncBuilding, SerializerBuilder):  # type: ignore[misc]
     """Builds an `AsyncProtobufSerializer`."""
 
-    _serializer = AsyncProtobufSerializer
+    _serde = AsyncProtobufSerializer
 
 
 class _DeserializerBuilder(_OfMessage, DeserializerSettings):
-    _deserializer: Callable[..., Any]
-
     def __init__(
         self,
         schema_registry_config: dict[str, Any] | None = None,
@@ -186,13 +157,13 @@ class _DeserializerBuilder(_OfMessage, DeserializerSettings):
     def construct(self, client: Any) -> Any:
         """Create the deserializer. Raises ValueError without a message type."""
         rules = (self._rule_config, self._rule_registry)
-        return type(self)._deserializer(self._message_type(), self._serde_config, client, *rules)
+        return type(self)._serde(self._message_type(), self._serde_config, client, *rules)
 
 
 class ProtobufDeserializerBuilder(_DeserializerBuilder, Building, DeserializerBuilder):
     """Builds a `ProtobufDeserializer`: the value of `key.deserializer.builder` or `value.deserializer.builder`."""
 
-    _deserializer = ProtobufDeserializer
+    _serde = ProtobufDeserializer
 
 
 class AsyncProtobufDeserializerBuilder(  # type: ignore[misc]
@@ -200,4 +171,4 @@ class AsyncProtobufDeserializerBuilder(  # type: ignore[misc]
 ):
     """Builds an `AsyncProtobufDeserializer`."""
 
-    _deserializer = AsyncProtobufDeserializer
+    _serde = AsyncProtobufDeserializer

@@ -6,13 +6,14 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from felice.client.schema_registry.deserializing import Deserializing
 from felice.client.schema_registry.serializing import Serializing
 from felice.client.schema_registry.steps import Alone, Ask, Call, Step, run, run_async
 from felice.client.schema_registry.subjects import (
     AssociatedNameStrategy,
+    AssociatedSubjects,
     AsyncAssociatedNameStrategy,
 )
 from felice.client.serialization import Deserializer, SerializationContext, Serializer
@@ -20,15 +21,31 @@ from felice.client.serialization import Deserializer, SerializationContext, Seri
 AnySteps = Serializing[Any] | Deserializing[Any]
 
 
-class BaseSerde:
-    """What blocking serializers and deserializers have in common."""
+class Serde:
+    """What all serializers and deserializers have in common, blocking or of asyncio."""
 
     _core: Any
     _registry: Any
+    _owns_registry = False
+    _associated: ClassVar[type[AssociatedSubjects]]
+    """The strategy ASSOCIATED."""
+
+    def _start(self, registry: Any, core: AnySteps) -> None:
+        raise NotImplementedError
+
+    def own_schema_registry_client(self) -> None:
+        """Let the call that closes this object close the registry's client, too."""
+        self._owns_registry = True
+
+
+class BaseSerde(Serde):
+    """What blocking serializers and deserializers have in common."""
+
+    _associated = AssociatedNameStrategy
 
     def _start(self, registry: Any, core: AnySteps) -> None:
         """Remember the steps, and prepare: this may ask the registry for schemas that the own schema refers to."""
-        self._registry, self._core, self._owns_registry = registry, core, False
+        self._registry, self._core = registry, core
         self._alone = threading.Lock()
         run(core.prepare(), self._perform)
 
@@ -45,10 +62,6 @@ class BaseSerde:
         """Accept a function that returns the cluster's id; the strategy ASSOCIATED uses it."""
         if isinstance(self._core.subjects.function, AssociatedNameStrategy):
             self._core.subjects.function.set_cluster_id_resolver(resolver)
-
-    def own_schema_registry_client(self) -> None:
-        """Let `close` close the registry's client, too."""
-        self._owns_registry = True
 
     def close(self) -> None:
         """Close the registry's client if this object owns it."""
@@ -77,14 +90,13 @@ class BaseDeserializer(BaseSerde, Deserializer):
         return run(self._core.deserialize(value, ctx), self._perform)
 
 
-class AsyncBaseSerde:
+class AsyncBaseSerde(Serde):
     """What asyncio's serializers and deserializers have in common. Create them with `await`."""
 
-    _core: Any
-    _registry: Any
+    _associated = AsyncAssociatedNameStrategy
 
     def _start(self, registry: Any, core: AnySteps) -> None:
-        self._registry, self._core, self._owns_registry = registry, core, False
+        self._registry, self._core = registry, core
         self._alone = asyncio.Lock()
         self._prepared = False
 
@@ -115,10 +127,6 @@ class AsyncBaseSerde:
         """Accept a coroutine function that returns the cluster's id; the strategy ASSOCIATED uses it."""
         if isinstance(self._core.subjects.function, AsyncAssociatedNameStrategy):
             self._core.subjects.function.set_async_cluster_id_resolver(resolver)
-
-    def own_schema_registry_client(self) -> None:
-        """Let `aclose` close the registry's client, too."""
-        self._owns_registry = True
 
     async def aclose(self) -> None:
         """Close the registry's client if this object owns it."""

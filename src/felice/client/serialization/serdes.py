@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol, cast
 
 from felice.client.error import (
@@ -159,6 +160,35 @@ class AsyncSerdes(Serdes):
             take = getattr(serde, "set_async_cluster_id_resolver", None)
             if take is not None:
                 take(resolver)
+
+    async def serialize_later(self, topic: str, key: object, value: object, headers: object) -> list[Any]:
+        """As `serialize`; the serializers may be coroutine functions."""
+        context = SerializationContext(topic, MessageField.KEY, headers)
+        return await self._each(context, key, value, KeySerializationError, ValueSerializationError)
+
+    async def deserialize_later(self, message: Message) -> None:
+        """As `deserialize`; the deserializers may be coroutine functions."""
+        context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
+        failed = (
+            partial(kind, kafka_message=message)
+            for kind in (KeyDeserializationError, ValueDeserializationError)
+        )
+        key, value = await self._each(context, message.key(), message.value(), *failed)
+        message.set_key(key)
+        message.set_value(value)
+
+    async def _each(
+        self, context: SerializationContext, key: Any, value: Any, *failed: Callable[[Exception], Exception]
+    ) -> list[Any]:
+        data = [key, value]
+        for at, serde in enumerate((self.key, self.value)):
+            context.field = (MessageField.KEY, MessageField.VALUE)[at]
+            if serde is not None:
+                try:
+                    data[at] = await _settled(serde(data[at], context))
+                except Exception as error:
+                    raise failed[at](error) from error
+        return data
 
     async def aclose(self) -> None:
         """Close the serializers that builders created, all of them even if one raises."""
