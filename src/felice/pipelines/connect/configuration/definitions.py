@@ -72,6 +72,8 @@ class Password:
 
 Validator = Callable[[str, Any], None]
 """Raises `ConfigError` for the value of an option with this name."""
+Rule = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
+"""The options of a configuration, as texts, that do not fit together, each with the error."""
 Recommender = Callable[[str, Mapping[str, Any]], Sequence[Any]]
 """The values that an option may have, with the other options' values."""
 
@@ -113,9 +115,10 @@ class ConfigValue:
 
 
 class ConfigDefinitions:
-    """The options of one thing, in the order of their definition."""
+    """The options of one thing, in the order of their definition, and the rules between them."""
 
-    def __init__(self, definitions: Iterable[Definition] = ()) -> None:
+    def __init__(self, definitions: Iterable[Definition] = (), *rules: Rule) -> None:
+        self._rules = rules
         self._by_name: dict[str, Definition] = {}
         for one in definitions:
             if one.name in self._by_name:
@@ -132,7 +135,7 @@ class ConfigDefinitions:
         return self._by_name[name]
 
     def __add__(self, other: ConfigDefinitions) -> ConfigDefinitions:
-        return ConfigDefinitions([*self._by_name.values(), *other._by_name.values()])
+        return ConfigDefinitions([*self, *other], *self._rules, *other._rules)
 
     @property
     def groups(self) -> list[str]:
@@ -154,13 +157,21 @@ class ConfigDefinitions:
 
     def parse(self, given: Mapping[str, str | None]) -> dict[str, Any]:
         """The typed values of all options. Names without a definition are left out. Raises `ConfigError`."""
-        return {name: _value(one, given) for name, one in self._by_name.items()}
+        values = {name: _value(one, given) for name, one in self._by_name.items()}
+        for _, error in self._conflicts(given):
+            raise ConfigError(error)
+        return values
 
     def validate(self, given: Mapping[str, str | None]) -> list[ConfigValue]:
         """Every option's value with all that is wrong with it."""
         checked = {name: _checked(one, given) for name, one in self._by_name.items()}
         good = {name: value for name, (value, errors) in checked.items() if not errors}
+        for name, error in self._conflicts(given):
+            checked[name][1].append(error)
         return [self._shown(one, *checked[one.name], good) for one in self._by_name.values()]
+
+    def _conflicts(self, given: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+        return (found for rule in self._rules for found in rule(given))
 
     def _shown(self, one: Definition, value: Any, errors: list[str], good: Mapping[str, Any]) -> ConfigValue:
         recommended: tuple[str, ...] = ()

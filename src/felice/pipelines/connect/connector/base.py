@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 from felice.pipelines.connect.configuration.definitions import ConfigDefinitions, ConfigValue
@@ -62,10 +63,14 @@ class Connector:
         ]
         return [*found.values(), *lacking]
 
+    task: ClassVar[str]
+    """The class of the tasks, as `module:class`: a task imports it, with the libraries that only tasks need."""
+
     @classmethod
     def task_class(cls) -> type[SourceTask] | type[SinkTask]:
-        """The class of the tasks. Import libraries that only tasks need in the task's methods."""
-        raise NotImplementedError
+        """The class of the tasks: that of `task`, unless it is extended."""
+        found: type[SourceTask] | type[SinkTask] = resolve_name(cls.task)
+        return found
 
     config: dict[str, str]
     """Set by `start`."""
@@ -88,11 +93,6 @@ class SourceConnector(Connector):
     kind: ClassVar = SOURCE
     context: SourceConnectorContext
     """Set before `start`."""
-
-    @classmethod
-    def task_class(cls) -> type[SourceTask]:
-        """The class of the tasks."""
-        raise NotImplementedError
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:
@@ -120,11 +120,6 @@ class SinkConnector(Connector):
     context: ConnectorContext
     """Set before `start`."""
 
-    @classmethod
-    def task_class(cls) -> type[SinkTask]:
-        """The class of the tasks."""
-        raise NotImplementedError
-
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """As many equal tasks as are allowed: they share the partitions."""
         return [self.config] * max_tasks
@@ -136,6 +131,15 @@ class SinkConnector(Connector):
         Raises `ConnectError` to refuse. Returns whether the connector checked them.
         """
         return False
+
+
+class OffsetlessSink(SinkConnector):
+    """A connector to a system that keeps no offsets: whatever a user sets is right."""
+
+    @classmethod
+    def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
+        """Accepts every offset."""
+        return True
 
 
 class SourceTask:

@@ -28,7 +28,7 @@ from felice.pipelines.connect.configuration.definitions import (
     Type,
     non_empty,
 )
-from felice.pipelines.connect.connector.base import SinkConnector, SinkTask, SourceConnector, SourceTask
+from felice.pipelines.connect.connector.base import OffsetlessSink, SinkTask, SourceConnector, SourceTask
 from felice.pipelines.connect.connector.contexts import Place, TopicPartition
 from felice.pipelines.connect.connectors.lines import CHUNK_BYTES, Lines, ends_of, texts_of
 from felice.pipelines.connect.converters.plain import printed
@@ -234,7 +234,7 @@ def _checked_position(offset: Place) -> int:
     return position
 
 
-class FileStreamSink(SinkConnector):
+class FileStreamSink(OffsetlessSink):
     """Appends a line for each record to a file."""
 
     version: ClassVar = "1"
@@ -255,11 +255,6 @@ class FileStreamSink(SinkConnector):
     def task_class(cls) -> type[SinkTask]:
         """The task."""
         return FileStreamSinkTask
-
-    @classmethod
-    def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """Accepts every offset: the file keeps none."""
-        return True
 
 
 class FileStreamSinkTask(SinkTask):

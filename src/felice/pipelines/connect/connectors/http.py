@@ -25,7 +25,7 @@ from felice.pipelines.connect.configuration.definitions import (
     one_of,
     one_of_any_case,
 )
-from felice.pipelines.connect.connector.base import SinkConnector, SinkTask
+from felice.pipelines.connect.connector.base import OffsetlessSink, SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition
 from felice.pipelines.connect.connectors.http_attempts import BUSY, beginning, wait_s
 from felice.pipelines.connect.converters.json import JsonConverter
@@ -49,7 +49,7 @@ def _headers(name: str, value: Any) -> None:
             raise invalid(name, value, "expected name:value|name:value")
 
 
-class HttpSink(SinkConnector):
+class HttpSink(OffsetlessSink):
     """Sends records to an HTTP server."""
 
     version: ClassVar = "1"
@@ -163,11 +163,6 @@ class HttpSink(SinkConnector):
     def task_class(cls) -> type[SinkTask]:
         """The task."""
         return HttpSinkTask
-
-    @classmethod
-    def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """Accepts every offset: the server keeps none."""
-        return True
 
 
 class HttpSinkTask(SinkTask):

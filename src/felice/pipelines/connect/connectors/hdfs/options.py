@@ -16,7 +16,6 @@ from felice.pipelines.connect.configuration.definitions import (
     one_of,
 )
 from felice.pipelines.connect.connectors.objects.options import FILES
-from felice.pipelines.connect.connectors.objects.options import conflicts as conflicts_of_files
 
 _FORMATS = "io.confluent.connect.hdfs."
 AVRO, JSON, PARQUET, STRING = (
@@ -28,6 +27,13 @@ AVRO, JSON, PARQUET, STRING = (
 def _url(name: str, value: Any) -> None:
     if value and not re.match(r"(webhdfs|swebhdfs)://[^/\s]+|file:///", value):
         raise invalid(name, value, "expected webhdfs://host:9870, swebhdfs://host:9871 or file:///directory")
+
+
+def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    if not url_of(config):
+        return [("store.url", "store.url is missing: the NameNode's address, as webhdfs://host:9870")]
+    return []
 
 
 OPTIONS = FILES + ConfigDefinitions(
@@ -65,7 +71,8 @@ OPTIONS = FILES + ConfigDefinitions(
             Importance.LOW,
             one_of("io.confluent.connect.hdfs.storage.HdfsStorage"),
         ),
-    ]
+    ],
+    _conflicts,
 )
 LACKING = (
     "connect.hdfs.principal",
@@ -87,11 +94,3 @@ LACKING = (
 def url_of(config: Mapping[str, Any]) -> str:
     """The address that the options give."""
     return config.get("store.url") or config.get("hdfs.url") or ""
-
-
-def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Options that do not fit together, with the error."""
-    found = conflicts_of_files(config)
-    if not url_of(config):
-        found.append(("store.url", "store.url is missing: the NameNode's address, as webhdfs://host:9870"))
-    return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from felice.pipelines.connect.connector.base import SinkConnector, SinkTask
+from felice.pipelines.connect.connector.base import SinkConnector
 from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.hdfs.options import LACKING, OPTIONS, conflicts
+from felice.pipelines.connect.connectors.hdfs.options import LACKING, OPTIONS
 
 
 class HdfsSink(SinkConnector):
@@ -17,18 +17,7 @@ class HdfsSink(SinkConnector):
     java_class: ClassVar = "io.confluent.connect.hdfs.HdfsSinkConnector"
     definitions: ClassVar = OPTIONS
     lacking: ClassVar = LACKING
-
-    @classmethod
-    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
-        """The rules between options."""
-        return conflicts(config)
-
-    @classmethod
-    def task_class(cls) -> type[SinkTask]:
-        """The task."""
-        from felice.pipelines.connect.connectors.hdfs.sink_task import HdfsSinkTask
-
-        return HdfsSinkTask
+    task: ClassVar = "felice.pipelines.connect.connectors.hdfs.sink_task:HdfsSinkTask"
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:

@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import ClassVar
 
 from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.hdfs.options import OPTIONS, conflicts
+from felice.pipelines.connect.connectors.hdfs.options import OPTIONS
 from felice.pipelines.connect.connectors.hdfs.storage import Storage
 from felice.pipelines.connect.connectors.hdfs.write_ahead import Journal
 from felice.pipelines.connect.connectors.objects.files_task import FilesSinkTask, OpenFile
-from felice.pipelines.connect.model.errors import ConfigError, RetriableError
+from felice.pipelines.connect.model.errors import RetriableError
 
 
 class HdfsSinkTask(FilesSinkTask):
@@ -25,8 +25,6 @@ class HdfsSinkTask(FilesSinkTask):
 
     def start(self, config: Mapping[str, str]) -> None:
         """As `FilesSinkTask.start`."""
-        for _, error in conflicts(config):
-            raise ConfigError(error)
         super().start(config)
         self._storage = Storage(self._options)
         self._journals: dict[TopicPartition, Journal] = {}

@@ -48,6 +48,40 @@ def _partitions(name: str, value: Any) -> None:
         raise invalid(name, value, f"expected a column or transform(column), found {error}") from None
 
 
+def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    found = []
+    is_dynamic = config.get("iceberg.tables.dynamic-enabled", "").lower() == "true"
+    if is_dynamic and not config.get("iceberg.tables.route-field"):
+        found.append(
+            ("iceberg.tables.route-field", "iceberg.tables.dynamic-enabled needs iceberg.tables.route-field")
+        )
+    if not is_dynamic and not config.get("iceberg.tables"):
+        found.append(("iceberg.tables", "iceberg.tables is missing: the tables to write to"))
+    if not any(name.startswith(CATALOG) for name in config):
+        found.append(
+            ("iceberg.catalog", "the catalog has no options, as iceberg.catalog.type and iceberg.catalog.uri")
+        )
+    if config.get("iceberg.catalog.catalog-impl"):
+        found.append(
+            ("iceberg.catalog", "iceberg.catalog.catalog-impl is a class of Java: use iceberg.catalog.type")
+        )
+    for name, value in config.items():
+        if name.startswith(TABLE):
+            try:
+                if name.endswith(".route-regex"):
+                    re.compile(value)
+                elif name.endswith(".partition-by"):
+                    partition_fields(value)
+                else:
+                    found.append(
+                        ("iceberg.tables", f"{name} is not there; a table has partition-by and route-regex")
+                    )
+            except (re.error, ValueError) as error:
+                found.append(("iceberg.tables", f"{name} cannot be read: {error}"))
+    return found
+
+
 OPTIONS = ConfigDefinitions(
     [
         Definition("iceberg.catalog", Type.STRING, "iceberg", "The name of the catalog.", _MEDIUM),
@@ -109,7 +143,8 @@ OPTIONS = ConfigDefinitions(
             _MEDIUM,
             at_least(0),
         ),
-    ]
+    ],
+    _conflicts,
 )
 LACKING = (
     "iceberg.connect.group-id",
@@ -135,37 +170,3 @@ def routes(config: Mapping[str, str]) -> dict[str, str]:
         for name in sorted(config)
         if name.startswith(TABLE) and name.endswith(ending)
     }
-
-
-def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Options that do not fit together, with the error."""
-    found = []
-    is_dynamic = config.get("iceberg.tables.dynamic-enabled", "").lower() == "true"
-    if is_dynamic and not config.get("iceberg.tables.route-field"):
-        found.append(
-            ("iceberg.tables.route-field", "iceberg.tables.dynamic-enabled needs iceberg.tables.route-field")
-        )
-    if not is_dynamic and not config.get("iceberg.tables"):
-        found.append(("iceberg.tables", "iceberg.tables is missing: the tables to write to"))
-    if not any(name.startswith(CATALOG) for name in config):
-        found.append(
-            ("iceberg.catalog", "the catalog has no options, as iceberg.catalog.type and iceberg.catalog.uri")
-        )
-    if config.get("iceberg.catalog.catalog-impl"):
-        found.append(
-            ("iceberg.catalog", "iceberg.catalog.catalog-impl is a class of Java: use iceberg.catalog.type")
-        )
-    for name, value in config.items():
-        if name.startswith(TABLE):
-            try:
-                if name.endswith(".route-regex"):
-                    re.compile(value)
-                elif name.endswith(".partition-by"):
-                    partition_fields(value)
-                else:
-                    found.append(
-                        ("iceberg.tables", f"{name} is not there; a table has partition-by and route-regex")
-                    )
-            except (re.error, ValueError) as error:
-                found.append(("iceberg.tables", f"{name} cannot be read: {error}"))
-    return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from felice.pipelines.connect.connector.base import SinkConnector, SinkTask
+from felice.pipelines.connect.connector.base import SinkConnector
 from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.iceberg.options import LACKING, OPTIONS, conflicts
+from felice.pipelines.connect.connectors.iceberg.options import LACKING, OPTIONS
 
 
 class IcebergSink(SinkConnector):
@@ -17,18 +17,7 @@ class IcebergSink(SinkConnector):
     java_class: ClassVar = "org.apache.iceberg.connect.IcebergSinkConnector"
     definitions: ClassVar = OPTIONS
     lacking: ClassVar = LACKING
-
-    @classmethod
-    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
-        """The rules between options."""
-        return conflicts(config)
-
-    @classmethod
-    def task_class(cls) -> type[SinkTask]:
-        """The task."""
-        from felice.pipelines.connect.connectors.iceberg.sink_task import IcebergSinkTask
-
-        return IcebergSinkTask
+    task: ClassVar = "felice.pipelines.connect.connectors.iceberg.sink_task:IcebergSinkTask"
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from felice.pipelines.connect.connector.base import SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition
 from felice.pipelines.connect.connectors.iceberg.failures import failures
-from felice.pipelines.connect.connectors.iceberg.options import OPTIONS, TABLE, conflicts, routes
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError
+from felice.pipelines.connect.connectors.iceberg.options import OPTIONS, TABLE, routes
+from felice.pipelines.connect.model.errors import ConnectError, DataError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import Struct
 
@@ -37,8 +37,6 @@ class IcebergSinkTask(SinkTask):
             raise ConnectError(
                 f"{error.name} is not installed: pip install 'felice[connect-iceberg]'"
             ) from error
-        for _, text in conflicts(config):
-            raise ConfigError(text)
         self._options = OPTIONS.parse(dict(config))
         self._config = dict(config)
         self._connector = config.get("name", "sink")

@@ -21,6 +21,22 @@ KAFKA_COLUMNS = ("__connect_topic", "__connect_partition", "__connect_offset")
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
+def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    found = []
+    mode, keys = config.get("insert.mode", INSERT), config.get("pk.mode", NONE)
+    if config.get("delete.enabled", "").lower() == "true" and keys != RECORD_KEY:
+        found.append(("delete.enabled", "Delete mode must use 'record_key' as primary key mode (pk.mode)"))
+    if mode in (UPSERT, UPDATE) and keys == NONE:
+        found.append(("pk.mode", f"the mode {mode} needs a primary key: set pk.mode"))
+    fields = [one for one in config.get("pk.fields", "").split(",") if one.strip()]
+    if keys == KAFKA and len(fields) not in (0, 3):
+        found.append(
+            ("pk.fields", "pk.mode=kafka has no pk.fields, or three names for topic, partition and offset")
+        )
+    return found
+
+
 OPTIONS = CONNECTION + ConfigDefinitions(
     [
         Definition(
@@ -80,7 +96,8 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             "option.",
             _LOW,
         ),
-    ]
+    ],
+    _conflicts,
 )
 LACKING = (
     "date.timezone",
@@ -93,19 +110,3 @@ LACKING = (
     "trim.sensitive.log",
 )
 """Options of Confluent's connector that this one does not have."""
-
-
-def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Options that do not fit together, with the error."""
-    found = []
-    mode, keys = config.get("insert.mode", INSERT), config.get("pk.mode", NONE)
-    if config.get("delete.enabled", "").lower() == "true" and keys != RECORD_KEY:
-        found.append(("delete.enabled", "Delete mode must use 'record_key' as primary key mode (pk.mode)"))
-    if mode in (UPSERT, UPDATE) and keys == NONE:
-        found.append(("pk.mode", f"the mode {mode} needs a primary key: set pk.mode"))
-    fields = [one for one in config.get("pk.fields", "").split(",") if one.strip()]
-    if keys == KAFKA and len(fields) not in (0, 3):
-        found.append(
-            ("pk.fields", "pk.mode=kafka has no pk.fields, or three names for topic, partition and offset")
-        )
-    return found

@@ -35,10 +35,9 @@ from felice.pipelines.connect.connectors.jdbc.sink_options import (
     OPTIONS,
     RECORD_KEY,
     UPSERT,
-    conflicts,
 )
 from felice.pipelines.connect.connectors.jdbc.table_changes import Wanted, added_columns, created
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError, RetriableError
+from felice.pipelines.connect.model.errors import ConnectError, DataError, RetriableError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import INT32, INT64, STRING, STRUCT, Schema, Struct, simple
 
@@ -65,8 +64,6 @@ class JdbcSinkTask(SinkTask):
 
     def start(self, config: Mapping[str, str]) -> None:
         """Prepares; connects with the first records. Raises `ConnectError`."""
-        for _, error in conflicts(config):
-            raise ConfigError(error)
         self._options = OPTIONS.parse(dict(config))
         self._zone = ZoneInfo(self._options["db.timezone"])
         self._name = config.get("name", "")

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
-from felice.pipelines.connect.connectors.jdbc.source_options import BULK, LACKING, OPTIONS, TABLES, conflicts
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError
+from felice.pipelines.connect.connector.base import SourceConnector
+from felice.pipelines.connect.connectors.jdbc.source_options import BULK, LACKING, OPTIONS, TABLES
+from felice.pipelines.connect.model.errors import ConnectError
 
 if TYPE_CHECKING:
     from felice.pipelines.connect.connectors.jdbc.tables import TableName
@@ -24,18 +24,7 @@ class JdbcSource(SourceConnector):
     java_class: ClassVar = "io.confluent.connect.jdbc.JdbcSourceConnector"
     definitions: ClassVar = OPTIONS
     lacking: ClassVar = LACKING
-
-    @classmethod
-    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
-        """The rules between options."""
-        return conflicts(config)
-
-    @classmethod
-    def task_class(cls) -> type[SourceTask]:
-        """The task."""
-        from felice.pipelines.connect.connectors.jdbc.source_task import JdbcSourceTask
-
-        return JdbcSourceTask
+    task: ClassVar = "felice.pipelines.connect.connectors.jdbc.source_task:JdbcSourceTask"
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:
@@ -45,8 +34,6 @@ class JdbcSource(SourceConnector):
     def start(self, config: Mapping[str, str]) -> None:
         """Looks for tables, and begins to look for others."""
         super().start(config)
-        for _, error in conflicts(config):
-            raise ConfigError(error)
         self._options = OPTIONS.parse(dict(config))
         self._stopped = threading.Event()
         self._tables: list[TableName] = []

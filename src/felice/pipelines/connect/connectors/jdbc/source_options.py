@@ -21,6 +21,26 @@ TABLES = "tables"
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
+def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    found = []
+    lists = [
+        one
+        for one in ("table.whitelist", "table.blacklist", "table.include.list", "table.exclude.list")
+        if config.get(one)
+    ]
+    if config.get("query") and lists:
+        found.append(("query", f"query may not be combined with {', '.join(lists)}"))
+    if config.get("table.whitelist") and config.get("table.blacklist"):
+        found.append(("table.blacklist", "table.blacklist and table.whitelist are exclusive"))
+    mode = config.get("mode", "")
+    if mode in (TIMESTAMP, BOTH) and not config.get("timestamp.column.name"):
+        found.append(("timestamp.column.name", f"timestamp.column.name must be set for the mode {mode}"))
+    if mode in (INCREMENTING, BOTH) and config.get("query") and not config.get("incrementing.column.name"):
+        found.append(("incrementing.column.name", "a query needs incrementing.column.name in this mode"))
+    return found
+
+
 OPTIONS = CONNECTION + ConfigDefinitions(
     [
         Definition(
@@ -98,7 +118,8 @@ OPTIONS = CONNECTION + ConfigDefinitions(
             _MEDIUM,
             one_of("always"),
         ),
-    ]
+    ],
+    _conflicts,
 )
 LACKING = (
     "catalog.pattern",
@@ -112,23 +133,3 @@ LACKING = (
     "incrementing.column.mapping",
 )
 """Options of Confluent's connector that this one does not have."""
-
-
-def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Options that do not fit together, with the error."""
-    found = []
-    lists = [
-        one
-        for one in ("table.whitelist", "table.blacklist", "table.include.list", "table.exclude.list")
-        if config.get(one)
-    ]
-    if config.get("query") and lists:
-        found.append(("query", f"query may not be combined with {', '.join(lists)}"))
-    if config.get("table.whitelist") and config.get("table.blacklist"):
-        found.append(("table.blacklist", "table.blacklist and table.whitelist are exclusive"))
-    mode = config.get("mode", "")
-    if mode in (TIMESTAMP, BOTH) and not config.get("timestamp.column.name"):
-        found.append(("timestamp.column.name", f"timestamp.column.name must be set for the mode {mode}"))
-    if mode in (INCREMENTING, BOTH) and config.get("query") and not config.get("incrementing.column.name"):
-        found.append(("incrementing.column.name", "a query needs incrementing.column.name in this mode"))
-    return found

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar
 
-from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connectors.mirror.connector import LookingConnector, interval_of
 from felice.pipelines.connect.connectors.mirror.options import (
     ASSIGNED_GROUPS,
@@ -26,13 +25,7 @@ class MirrorCheckpoint(LookingConnector):
 
     java_class: ClassVar = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
     definitions: ClassVar = CHECKPOINTS
-
-    @classmethod
-    def task_class(cls) -> type[SourceTask]:
-        """The task."""
-        from felice.pipelines.connect.connectors.mirror.checkpoint_task import MirrorCheckpointTask
-
-        return MirrorCheckpointTask
+    task: ClassVar = "felice.pipelines.connect.connectors.mirror.checkpoint_task:MirrorCheckpointTask"
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from felice.pipelines.connect.connector.base import SourceTask
 from felice.pipelines.connect.connector.contexts import Place
 from felice.pipelines.connect.connectors.mirror.connector import LookingConnector, interval_of
 from felice.pipelines.connect.connectors.mirror.options import PARTITIONS, SOURCE, client_options
@@ -26,13 +25,7 @@ class MirrorSource(LookingConnector):
 
     java_class: ClassVar = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
     definitions: ClassVar = SOURCE
-
-    @classmethod
-    def task_class(cls) -> type[SourceTask]:
-        """The task."""
-        from felice.pipelines.connect.connectors.mirror.source_task import MirrorSourceTask
-
-        return MirrorSourceTask
+    task: ClassVar = "felice.pipelines.connect.connectors.mirror.source_task:MirrorSourceTask"
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:

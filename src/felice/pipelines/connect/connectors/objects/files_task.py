@@ -17,9 +17,8 @@ from felice.pipelines.connect.configuration.definitions import ConfigDefinitions
 from felice.pipelines.connect.connector.base import SinkTask
 from felice.pipelines.connect.connector.contexts import TopicPartition
 from felice.pipelines.connect.connectors.objects.formats import File, new_file
-from felice.pipelines.connect.connectors.objects.options import conflicts
 from felice.pipelines.connect.connectors.objects.partitioners import Partitioner
-from felice.pipelines.connect.model.errors import ConfigError, DataError, RetriableError
+from felice.pipelines.connect.model.errors import DataError, RetriableError
 from felice.pipelines.connect.model.record import SinkRecord
 from felice.pipelines.connect.model.schema import Schema
 
@@ -60,8 +59,6 @@ class FilesSinkTask(SinkTask):
 
     def start(self, config: Mapping[str, str]) -> None:
         """Prepares; asks the target for nothing yet. Raises `ConnectError`."""
-        for _, error in conflicts(config):
-            raise ConfigError(error)
         options = self._options = self.definitions.parse(dict(config))
         self._partitioner = Partitioner(options, lambda: datetime.datetime.now(datetime.UTC))
         self._partitions: dict[TopicPartition, _Partition] = {}

@@ -27,6 +27,35 @@ JSON, AVRO, PARQUET, BYTES = (
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
+def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    found = []
+    partitioner = config.get("partitioner.class", DEFAULT)
+    if partitioner == FIELD and not config.get("partition.field.name"):
+        found.append(("partition.field.name", "the FieldPartitioner needs partition.field.name"))
+    if partitioner == TIME:
+        for name in ("path.format", "partition.duration.ms"):
+            if not config.get(name):
+                found.append((name, f"the TimeBasedPartitioner needs {name}"))
+    if partitioner in (DEFAULT, FIELD) and int(_number(config.get("rotate.interval.ms"))) > 0:
+        found.append(("rotate.interval.ms", "rotate.interval.ms needs a partitioner by time"))
+    if (
+        config.get("timestamp.extractor") == "Wallclock"
+        and int(_number(config.get("rotate.interval.ms"))) > 0
+    ):
+        found.append(
+            (
+                "rotate.interval.ms",
+                "rotate.interval.ms needs the times of records; use rotate.schedule.interval.ms",
+            )
+        )
+    return found
+
+
+def _number(text: str | None) -> str:
+    return text if text is not None and text.lstrip("-").isdigit() else "-1"
+
+
 FILES = ConfigDefinitions(
     [
         Definition("retry.backoff.ms", Type.LONG, 5000, "The wait after a failed write.", _LOW, at_least(0)),
@@ -139,7 +168,8 @@ FILES = ConfigDefinitions(
             "What stands between records in files of bytes.",
             _LOW,
         ),
-    ]
+    ],
+    _conflicts,
 )
 """The options that sinks of files share."""
 OPTIONS = FILES + ConfigDefinitions(
@@ -223,32 +253,3 @@ LACKING = (
     "tombstone.encoded.partition",
 )
 """Options of Confluent's sink that this one does not have."""
-
-
-def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Options that do not fit together, with the error."""
-    found = []
-    partitioner = config.get("partitioner.class", DEFAULT)
-    if partitioner == FIELD and not config.get("partition.field.name"):
-        found.append(("partition.field.name", "the FieldPartitioner needs partition.field.name"))
-    if partitioner == TIME:
-        for name in ("path.format", "partition.duration.ms"):
-            if not config.get(name):
-                found.append((name, f"the TimeBasedPartitioner needs {name}"))
-    if partitioner in (DEFAULT, FIELD) and int(_number(config.get("rotate.interval.ms"))) > 0:
-        found.append(("rotate.interval.ms", "rotate.interval.ms needs a partitioner by time"))
-    if (
-        config.get("timestamp.extractor") == "Wallclock"
-        and int(_number(config.get("rotate.interval.ms"))) > 0
-    ):
-        found.append(
-            (
-                "rotate.interval.ms",
-                "rotate.interval.ms needs the times of records; use rotate.schedule.interval.ms",
-            )
-        )
-    return found
-
-
-def _number(text: str | None) -> str:
-    return text if text is not None and text.lstrip("-").isdigit() else "-1"

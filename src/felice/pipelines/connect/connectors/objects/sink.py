@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-from felice.pipelines.connect.connector.base import SinkConnector, SinkTask
-from felice.pipelines.connect.connector.contexts import TopicPartition
-from felice.pipelines.connect.connectors.objects.options import LACKING, OPTIONS, conflicts
+from felice.pipelines.connect.connector.base import OffsetlessSink
+from felice.pipelines.connect.connectors.objects.options import LACKING, OPTIONS
 
 
-class S3Sink(SinkConnector):
+class S3Sink(OffsetlessSink):
     """Writes files of records to a bucket."""
 
     version: ClassVar = "1"
     java_class: ClassVar = "io.confluent.connect.s3.S3SinkConnector"
     definitions: ClassVar = OPTIONS
     lacking: ClassVar = LACKING
-
-    @classmethod
-    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
-        """The rules between options."""
-        return conflicts(config)
-
-    @classmethod
-    def task_class(cls) -> type[SinkTask]:
-        """The task."""
-        from felice.pipelines.connect.connectors.objects.sink_task import S3SinkTask
-
-        return S3SinkTask
-
-    @classmethod
-    def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
-        """Accepts every offset: the bucket keeps none."""
-        return True
+    task: ClassVar = "felice.pipelines.connect.connectors.objects.sink_task:S3SinkTask"

@@ -41,6 +41,21 @@ def _operations(name: str, value: Any) -> None:
         raise invalid(name, ",".join(value), "expected c, u, d, t or none")
 
 
+def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Options that do not fit together, with the error."""
+    found = []
+    for kind in ("schema", "table", "column"):
+        names = f"{kind}.include.list", f"{kind}.exclude.list"
+        if all(config.get(one) for one in names):
+            found.append((names[1], f"{names[0]} and {names[1]} exclude each other"))
+    for part in filter(None, config.get("message.key.columns", "").split(";")):
+        if not re.fullmatch(r"[^:]+:[^:]+", part.strip()):
+            found.append(
+                ("message.key.columns", f"expected schema.table:column,column, found {part.strip()}")
+            )
+    return found
+
+
 OPTIONS = ConfigDefinitions(
     [
         Definition(
@@ -241,7 +256,8 @@ OPTIONS = ConfigDefinitions(
             _LOW,
             at_least(1000),
         ),
-    ]
+    ],
+    _conflicts,
 )
 LACKING = (
     "column.mask.hash.v2",
@@ -271,18 +287,3 @@ LACKING = (
     "topic.naming.strategy",
 )
 """Options of Debezium's connector that this one does not have."""
-
-
-def conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Options that do not fit together, with the error."""
-    found = []
-    for kind in ("schema", "table", "column"):
-        names = f"{kind}.include.list", f"{kind}.exclude.list"
-        if all(config.get(one) for one in names):
-            found.append((names[1], f"{names[0]} and {names[1]} exclude each other"))
-    for part in filter(None, config.get("message.key.columns", "").split(";")):
-        if not re.fullmatch(r"[^:]+:[^:]+", part.strip()):
-            found.append(
-                ("message.key.columns", f"expected schema.table:column,column, found {part.strip()}")
-            )
-    return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from felice.pipelines.connect.connector.base import SourceConnector, SourceTask
-from felice.pipelines.connect.connectors.postgres.options import ALWAYS, LACKING, OPTIONS, conflicts
+from felice.pipelines.connect.connector.base import SourceConnector
+from felice.pipelines.connect.connectors.postgres.options import ALWAYS, LACKING, OPTIONS
 
 
 class PostgresSource(SourceConnector):
@@ -16,18 +16,7 @@ class PostgresSource(SourceConnector):
     java_class: ClassVar = "io.debezium.connector.postgresql.PostgresConnector"
     definitions: ClassVar = OPTIONS
     lacking: ClassVar = LACKING
-
-    @classmethod
-    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
-        """The rules between options."""
-        return conflicts(config)
-
-    @classmethod
-    def task_class(cls) -> type[SourceTask]:
-        """The task."""
-        from felice.pipelines.connect.connectors.postgres.source_task import PostgresSourceTask
-
-        return PostgresSourceTask
+    task: ClassVar = "felice.pipelines.connect.connectors.postgres.source_task:PostgresSourceTask"
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str]) -> bool | None:

@@ -24,7 +24,6 @@ from felice.pipelines.connect.connectors.postgres.options import (
     NEVER,
     NO_DATA,
     OPTIONS,
-    conflicts,
 )
 from felice.pipelines.connect.connectors.postgres.pgoutput import (
     Begin,
@@ -37,7 +36,7 @@ from felice.pipelines.connect.connectors.postgres.pgoutput import (
 )
 from felice.pipelines.connect.connectors.postgres.snapshots import Seen
 from felice.pipelines.connect.connectors.postgres.tables import SOURCE, Column, Selection, Table
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError
+from felice.pipelines.connect.model.errors import ConnectError, DataError
 from felice.pipelines.connect.model.record import Header, SourceRecord
 from felice.pipelines.connect.model.schema import INT64, STRING, Struct, simple, struct
 
@@ -97,8 +96,6 @@ class PostgresSourceTask(SourceTask):
             raise ConnectError(
                 f"{error.name} is not installed: pip install 'felice[connect-postgres]'"
             ) from error
-        for _, text in conflicts(config):
-            raise ConfigError(text)
         options = self._options = OPTIONS.parse(dict(config))
         self._selection = Selection(options)
         self._place: Place = {"server": options["topic.prefix"]}

@@ -14,9 +14,9 @@ from felice.pipelines.connect.connector.contexts import TopicPartition
 from felice.pipelines.connect.connectors.search.bulk import Bulk
 from felice.pipelines.connect.connectors.search.documents import Documents, Operation
 from felice.pipelines.connect.connectors.search.mappings import mapping_of
-from felice.pipelines.connect.connectors.search.options import OPTIONS, conflicts
+from felice.pipelines.connect.connectors.search.options import OPTIONS
 from felice.pipelines.connect.connectors.search.server import Server
-from felice.pipelines.connect.model.errors import ConfigError, ConnectError, DataError
+from felice.pipelines.connect.model.errors import ConnectError, DataError
 from felice.pipelines.connect.model.record import SinkRecord
 
 _log = logging.getLogger("felice.connect.search")
@@ -27,8 +27,6 @@ class ElasticsearchSinkTask(SinkTask):
 
     def start(self, config: Mapping[str, str]) -> None:
         """Prepares; asks the server for nothing yet. Raises `ConnectError`."""
-        for _, error in conflicts(config):
-            raise ConfigError(error)
         options = self._options = OPTIONS.parse(dict(config))
         self._documents = Documents(options)
         self._server = Server(options)
