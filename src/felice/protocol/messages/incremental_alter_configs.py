@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from felice.protocol.schema import array, boolean, int8, int16, int32, request, response, string, struct
+from felice.protocol.messages.alter_configs import (
+    AlterConfigsResourceResponse as AlterConfigsResourceResponse,
+)
+from felice.protocol.schema import array, boolean, int8, int32, request, response, string, struct
 
 
 class ConfigOperation(IntEnum):
@@ -40,16 +43,6 @@ class IncrementalAlterConfigsRequest:
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
-
-
-@struct
-class AlterConfigsResourceResponse:
-    """The result for one resource."""
-
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
-    resource_type: int = int8()
-    resource_name: str = string()
 
 
 @response(api_key=44, versions="0-1", flexible="1+")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import uuid
 
+from felice.protocol.messages.fetch import LeaderIdAndEpoch as LeaderIdAndEpoch
+from felice.protocol.messages.fetch import NodeEndpoint as NodeEndpoint
 from felice.protocol.primitives import Buffer
 from felice.protocol.schema import (
     array,
@@ -61,14 +63,6 @@ class BatchIndexAndErrorMessage:
 
 
 @struct
-class LeaderIdAndEpoch:
-    """The current leader of the partition (KIP-951)."""
-
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
-@struct
 class PartitionProduceResponse:
     """`log_append_time_ms` is -1 unless the topic has message.timestamp.type=LogAppendTime."""
 
@@ -91,16 +85,6 @@ class TopicProduceResponse:
     name: str = string(versions="0-12", ignorable=True)
     topic_id: uuid.UUID = uid(versions="13+", ignorable=True)
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
-
-
-@struct
-class NodeEndpoint:
-    """Address of a broker named in some `current_leader`."""
-
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 @response(api_key=0, versions="3-13", flexible="9+")
