@@ -18,124 +18,45 @@ from felice import __version__
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import describe_fault
 
-# name -> (module, attribute, help line)
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "start": ("felice.cli.start", "start", "Start one or more brokers with an embedded metadata store."),
-    "broker": ("felice.cli.start", "broker", "Start a broker from a server.properties file."),
-    "registry": (
-        "felice.cli.registry",
-        "registry",
-        "Start a schema registry, with the REST API of Confluent's.",
-    ),
-    "connect": (
-        "felice.cli.connect",
-        "connect",
-        "Start workers of Connect, and create, watch and change connectors.",
-    ),
-    "mirror": ("felice.cli.connect_worker", "mirror", "Mirror topics and groups between clusters."),
-    "topics": ("felice.cli.topics", "topics", "List, create, describe, alter and delete topics."),
-    "produce": ("felice.cli.produce", "produce", "Send lines of standard input to a topic."),
-    "consume": ("felice.cli.consume", "consume", "Print the records of a topic."),
-    "groups": ("felice.cli.groups", "groups", "List and describe consumer groups, and reset their offsets."),
-    "transactions": (
-        "felice.cli.transactions",
-        "transactions",
-        "List and describe transactions; find hanging ones and end them.",
-    ),
-    "configs": ("felice.cli.configs", "configs", "Show and change the configuration of topics and brokers."),
-    "acls": ("felice.cli.acls", "acls", "List, add and remove access rules."),
-    "offsets": (
-        "felice.cli.offsets",
-        "offsets",
-        "Show the offsets of partitions, and delete records before an offset.",
-    ),
-    "log-dirs": (
-        "felice.cli.log_dirs",
-        "log_dirs",
-        "Show brokers' log directories, and move replicas between them.",
-    ),
-    "cluster": (
-        "felice.cli.cluster",
-        "cluster",
-        "Show brokers, the controller, and partitions that are offline or lack replicas.",
-    ),
-    "metrics": (
-        "felice.cli.metrics",
-        "metrics",
-        "Show the metrics of brokers, and print the Grafana dashboard.",
-    ),
-    "quotas": (
-        "felice.cli.quotas",
-        "quotas",
-        "Show and change the quotas of users, client ids and addresses.",
-    ),
-    "reassign": ("felice.cli.reassign", "reassign", "Move partitions to other brokers."),
-    "elect-leaders": (
-        "felice.cli.elect_leaders",
-        "elect_leaders",
-        "Return leadership to preferred replicas, or give it to any live replica.",
-    ),
-    "features": (
-        "felice.cli.features",
-        "features",
-        "Show and change the finalized feature levels of the cluster.",
-    ),
-    "perf": ("felice.cli.perf", "perf", "Measure the throughput and latency of writing and reading a topic."),
-    "advise": ("felice.cli.advise", "advise", "Say how many partitions a topic needs for a throughput."),
-    "dump-log": ("felice.cli.dump_log", "dump_log", "Print and check the files of a partition."),
-    "metadata": (
-        "felice.cli.metadata",
-        "metadata",
-        "Show, export and repair the metadata journal of a broker without ZooKeeper.",
-    ),
-    "scram": (
-        "felice.cli.scram",
-        "scram",
-        "Set, list and delete the SCRAM users of a cluster, without a running broker.",
-    ),
-    "tokens": (
-        "felice.cli.tokens",
-        "tokens",
-        "Create, list, renew and delete delegation tokens.",
-    ),
-    "users": (
-        "felice.cli.users",
-        "users",
-        "Add, list and delete the users of an HTTP server, in a file.",
-    ),
-    "decode-frame": (
-        "felice.cli.decode_frame",
-        "decode_frame",
-        "Print a request or response of the protocol.",
-    ),
-    "run": ("felice.cli.run", "run", "Run stream applications, or the queries of a file of SQL, on Spark."),
-    "streams": (
-        "felice.cli.streams",
-        "streams",
-        "List, describe, stop, reset and rescale stream applications.",
-    ),
-    "sql-server": (
-        "felice.cli.sql_server",
-        "sql_server",
-        "Start a server for SQL, with the REST API of ksqlDB.",
-    ),
-    "sql": ("felice.cli.sql", "sql", "Work with a server for SQL; test a file of queries."),
-    "zookeeper": (
-        "felice.cli.zookeeper",
-        "zookeeper",
-        "Start ZooKeeper on this machine for development; inspect any ensemble.",
-    ),
-    "completion": (
-        "felice.cli.completion",
-        "completion",
-        "Print a script for bash, zsh or fish that completes commands and options.",
-    ),
-    "demo": (
-        "felice.demo.command",
-        "demo",
-        "Run a year of flights through topics and Spark, and check the result.",
-    ),
+COMMANDS = {
+    "start": "Start one or more brokers with an embedded metadata store.",
+    "broker": "Start a broker from a server.properties file.",
+    "registry": "Start a schema registry, with the REST API of Confluent's.",
+    "connect": "Start workers of Connect, and create, watch and change connectors.",
+    "mirror": "Mirror topics and groups between clusters.",
+    "topics": "List, create, describe, alter and delete topics.",
+    "produce": "Send lines of standard input to a topic.",
+    "consume": "Print the records of a topic.",
+    "groups": "List and describe consumer groups, and reset their offsets.",
+    "transactions": "List and describe transactions; find hanging ones and end them.",
+    "configs": "Show and change the configuration of topics and brokers.",
+    "acls": "List, add and remove access rules.",
+    "offsets": "Show the offsets of partitions, and delete records before an offset.",
+    "log-dirs": "Show brokers' log directories, and move replicas between them.",
+    "cluster": "Show brokers, the controller, and partitions that are offline or lack replicas.",
+    "metrics": "Show the metrics of brokers, and print the Grafana dashboard.",
+    "quotas": "Show and change the quotas of users, client ids and addresses.",
+    "reassign": "Move partitions to other brokers.",
+    "elect-leaders": "Return leadership to preferred replicas, or give it to any live replica.",
+    "features": "Show and change the finalized feature levels of the cluster.",
+    "perf": "Measure the throughput and latency of writing and reading a topic.",
+    "advise": "Say how many partitions a topic needs for a throughput.",
+    "dump-log": "Print and check the files of a partition.",
+    "metadata": "Show, export and repair the metadata journal of a broker without ZooKeeper.",
+    "scram": "Set, list and delete the SCRAM users of a cluster, without a running broker.",
+    "tokens": "Create, list, renew and delete delegation tokens.",
+    "users": "Add, list and delete the users of an HTTP server, in a file.",
+    "decode-frame": "Print a request or response of the protocol.",
+    "run": "Run stream applications, or the queries of a file of SQL, on Spark.",
+    "streams": "List, describe, stop, reset and rescale stream applications.",
+    "sql-server": "Start a server for SQL, with the REST API of ksqlDB.",
+    "sql": "Work with a server for SQL; test a file of queries.",
+    "zookeeper": "Start ZooKeeper on this machine for development; inspect any ensemble.",
+    "completion": "Print a script for bash, zsh or fish that completes commands and options.",
+    "demo": "Run a year of flights through topics and Spark, and check the result.",
 }
+"""The commands with their lines of help. `felice.cli` has a module of the name of each, unless `_HOMES` has another."""
+_HOMES = {"broker": "felice.cli.start", "mirror": "felice.cli.connect_worker", "demo": "felice.demo.command"}
 
 
 class LazyGroup(CommandGroup):
@@ -149,14 +70,15 @@ class LazyGroup(CommandGroup):
         """Imports the command."""
         if cmd_name not in COMMANDS:
             return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        attribute = cmd_name.replace("-", "_")
+        module = importlib.import_module(_HOMES.get(cmd_name, f"felice.cli.{attribute}"))
+        command: click.Command = getattr(module, attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the list of commands for `felice --help`."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
