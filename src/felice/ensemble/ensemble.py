@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from felice.ensemble.files import EnsembleError, Ports, find_jars, log_config, node_config
@@ -117,9 +116,7 @@ class Ensemble:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self.stop()
 
     def _node(self, number: int) -> Node:

@@ -7,7 +7,6 @@ import contextlib
 import threading
 import time
 from enum import StrEnum
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from felice.dataclass import dataclass
@@ -135,12 +134,7 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self.remove()
 
     def __repr__(self) -> str:

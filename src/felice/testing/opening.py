@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from felice.server.process.embedded import stopping_after
@@ -27,12 +26,7 @@ class felice_broker:
         self._broker = Broker(*self._args, **self._options)
         return self._broker
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._broker is not None:
             with stopping_after(error):
                 self._broker.stop()
@@ -41,12 +35,7 @@ class felice_broker:
         self._async_broker = await AsyncBroker(*self._args, **self._options).start()
         return self._async_broker
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._async_broker is not None:
             with stopping_after(error):
                 await self._async_broker.stop()

@@ -13,7 +13,6 @@ import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from email.utils import formatdate
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from starlette.applications import Starlette
@@ -99,12 +98,7 @@ class WebServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         await self.stop()
 
     def _warn(self) -> None:

@@ -13,7 +13,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from felice.client.error import KafkaError
@@ -48,9 +47,7 @@ class FirstError:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, other: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, other: BaseException | None, trace: object) -> None:
         error, self._first = self._first, None
         if error is None:
             return

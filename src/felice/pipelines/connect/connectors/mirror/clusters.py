@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, TypeVar
 
 from felice.client.admin import AdminClient
@@ -51,9 +50,7 @@ class Clusters:
     def __enter__(self) -> Clusters:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close()
 
     def close(self) -> None:
