@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 import click
 from click.core import ParameterSource
@@ -26,14 +27,33 @@ bootstrap_server_option = click.option(
 )
 
 
-class ToolCommand(click.Command):
-    """A command of a tool. It refuses an option given twice, as Kafka's tools do, and options of `left_out`."""
+class Tool(click.Command):
+    """A tool. It refuses options of `left_out`, with the reason."""
+
+    def run(self) -> NoReturn:
+        """Runs the tool as the whole process: its entry point. As with Kafka's tools, wrong usage exits with code 1."""
+        run_process(self, usage_code=1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the command line after the checks."""
-        words = list(args)
+        """Parses the command line, or the options before the subcommand."""
         with _naming_left_out(ctx):
-            rest = super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options, and those of Kafka's tool that are missing."""
+        super().format_options(ctx, formatter)
+        if rows := sorted(_left_out(ctx).items()):
+            with formatter.section("Options of Kafka's tool that this one does not have"):
+                formatter.write_dl(rows)
+
+
+class ToolCommand(Tool):
+    """A tool, or one of its subcommands. It refuses an option given twice, as Kafka's tools do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parses the command line, and checks it."""
+        words = list(args)
+        rest = super().parse_args(ctx, args)
         self._refuse_repeated(ctx, words)
         return rest
 
@@ -48,26 +68,11 @@ class ToolCommand(click.Command):
             if count > 1 and not parameter.multiple:
                 raise Fault(f"Option {used[0]} was given {count} times, but it has one value")
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options, and those of Kafka's tool that are missing."""
-        super().format_options(ctx, formatter)
-        _write_left_out(ctx, formatter)
 
-
-class ToolGroup(CommandGroup):
+class ToolGroup(Tool, CommandGroup):
     """A tool with subcommands."""
 
     command_class = ToolCommand
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parses the options before the subcommand."""
-        with _naming_left_out(ctx):
-            return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options, and those of Kafka's tool that are missing."""
-        super().format_options(ctx, formatter)
-        _write_left_out(ctx, formatter)
 
 
 @contextmanager
@@ -87,12 +92,6 @@ def _tool(ctx: click.Context) -> str:
 
 def _left_out(ctx: click.Context) -> dict[str, str]:
     return LEFT_OUT.get(_tool(ctx), {})
-
-
-def _write_left_out(ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    if rows := sorted(_left_out(ctx).items()):
-        with formatter.section("Options of Kafka's tool that this one does not have"):
-            formatter.write_dl(rows)
 
 
 def chosen_action(actions: Mapping[str, Collection[str]]) -> str:
@@ -133,8 +132,3 @@ def kafka_tool_group(name: str) -> Callable[[Declaration], CommandGroup]:
 
 def _version_option(name: str) -> Callable[[Declaration], Declaration]:
     return click.version_option(__version__, prog_name=name, message="%(prog)s (Felice) %(version)s")
-
-
-def run_tool(command: click.Command) -> None:
-    """Runs a tool as the whole process. As with Kafka's tools, wrong usage exits with code 1."""
-    run_process(command, usage_code=1)

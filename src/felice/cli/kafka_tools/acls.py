@@ -24,7 +24,7 @@ from felice.cli.acls import (
     selections_of,
 )
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client, command_config_option
 
 if TYPE_CHECKING:
@@ -187,8 +187,3 @@ def _entry(rule: AclBinding) -> str | None:
 
 def _lines(entries: Iterable[str | None]) -> str:
     return "".join(f"\t{entry}\n" for entry in entries)
-
-
-def main() -> None:
-    """The entry point of `kafka-acls`."""
-    run_tool(kafka_acls)

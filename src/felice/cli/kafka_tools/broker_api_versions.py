@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool
 from felice.cli.options import admin_client, command_config_option
 from felice.client.admin import ApiVersionRange
 from felice.client.error import KafkaException
@@ -53,8 +53,3 @@ def _range(row: ApiVersionRange, *, known: bool) -> str:
     if row.usable is not None:
         return f"{text} [usable: {row.usable}]"
     return f"{text} [unusable: node too {'new' if row.min_version > API.by_key[row.key].accepted[-1] else 'old'}]"
-
-
-def main() -> None:
-    """The entry point of `kafka-broker-api-versions`."""
-    run_tool(kafka_broker_api_versions)

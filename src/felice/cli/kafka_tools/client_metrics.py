@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client, command_config_option
 
 if TYPE_CHECKING:
@@ -102,8 +102,3 @@ def _describe(admin: AdminClient, name: str) -> None:
         click.echo(f"Client metrics configs for {found} are:")
         for key in _CONFIGS:
             click.echo(f"  {key}={configs[key]}")
-
-
-def main() -> None:
-    """The entry point of `kafka-client-metrics`."""
-    run_tool(kafka_client_metrics)

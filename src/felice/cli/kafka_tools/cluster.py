@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from felice.cli.kafka_tools import kafka_tool_group, run_tool
+from felice.cli.kafka_tools import kafka_tool_group
 from felice.cli.options import admin_client
 
 _ROW = "{:<10} {:<9} {:<10} {:<10} {:<10} {:<15}"
@@ -62,8 +62,3 @@ def list_endpoints(bootstrap_server: str, command_config: Path | None) -> None:
 
 def _show(row: Sequence[object]) -> None:
     click.echo(_ROW.format(*map(str, row)))
-
-
-def main() -> None:
-    """The entry point of `kafka-cluster`."""
-    run_tool(kafka_cluster)

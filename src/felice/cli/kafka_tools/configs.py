@@ -10,7 +10,7 @@ import click
 
 from felice.cli.configs import ENTITY_TYPES, OptionRow, alter_entity, describe_entity, parse_added
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client, command_config_option, read_properties
 from felice.cli.quotas import alter_quotas, quotas_of
 from felice.cli.scram_credentials import alter_credentials, credentials_of, is_credential
@@ -273,8 +273,3 @@ def _describe(rows: list[OptionRow], entity_type: str, name: str, *, everything:
         click.echo(
             f"  {row['name']}={row['value']} sensitive={str(row['sensitive']).lower()} synonyms={{{synonyms}}}"
         )
-
-
-def main() -> None:
-    """The entry point of `kafka-configs`."""
-    run_tool(kafka_configs)

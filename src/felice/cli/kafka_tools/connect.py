@@ -14,7 +14,7 @@ from felice.cli.connect_worker import (
     worker_file,
     worker_options,
 )
-from felice.cli.kafka_tools import kafka_tool, run_tool
+from felice.cli.kafka_tools import kafka_tool
 
 
 @kafka_tool("connect-standalone")
@@ -67,18 +67,3 @@ def connect_mirror_maker(
     connect-mirror-maker connect-mirror-maker.properties
     """
     run_mirror(mirror_file, clusters, overrides, log_format, log_level)
-
-
-def standalone_main() -> None:
-    """The entry point of `connect-standalone`."""
-    run_tool(connect_standalone)
-
-
-def distributed_main() -> None:
-    """The entry point of `connect-distributed`."""
-    run_tool(connect_distributed)
-
-
-def mirror_maker_main() -> None:
-    """The entry point of `connect-mirror-maker`."""
-    run_tool(connect_mirror_maker)

@@ -17,7 +17,7 @@ from felice.cli.consume import (
     write_records,
 )
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool
 from felice.cli.options import client_config, form_properties
 from felice.cli.produce import LineFormat, produce_lines, prompting
 from felice.cli.standard_streams import standard_output
@@ -252,13 +252,3 @@ def _formatter(class_name: str | None, form: RecordFormat) -> Callable[[Message]
         return lambda message: b""
     known = ", ".join(sorted(name for name in _FORMATTERS | _NO_OUTPUT if name.startswith("org.")))
     raise Fault(f"there is no formatter {class_name}; there are {known}")
-
-
-def produce_main() -> None:
-    """The entry point of `kafka-console-producer`."""
-    run_tool(kafka_console_producer)
-
-
-def consume_main() -> None:
-    """The entry point of `kafka-console-consumer`."""
-    run_tool(kafka_console_consumer)

@@ -21,7 +21,7 @@ from felice.cli.groups import (
     reset_offsets,
     selected_partitions,
 )
-from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client, command_config_option, wait_all
 from felice.cli.output import padded
 from felice.cli.rounds import tell_left_out
@@ -341,8 +341,3 @@ def _delete_offsets(admin: AdminClient, names: list[str], asked: _Options) -> No
         ]
         click.echo(f"Request succeeded for deleting offsets from group {name}.")
         _print(("TOPIC", "PARTITION", "STATUS"), rows, (30, 15, 15))
-
-
-def main() -> None:
-    """The entry point of `kafka-consumer-groups`."""
-    run_tool(kafka_consumer_groups)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client
 from felice.cli.tokens import check_principals, parse_hmac
 
@@ -150,8 +150,3 @@ def _needed(value: T | None, option: str) -> T:
     if value is None:
         raise Fault(f'Missing required argument "[{option}]"')
     return value
-
-
-def main() -> None:
-    """The entry point of `kafka-delegation-tokens`."""
-    run_tool(kafka_delegation_tokens)

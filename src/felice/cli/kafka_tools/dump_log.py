@@ -8,7 +8,7 @@ import click
 
 from felice.cli.dump_log import dump_files
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import kafka_tool, run_tool
+from felice.cli.kafka_tools import kafka_tool
 
 
 @kafka_tool("kafka-dump-log")
@@ -29,8 +29,3 @@ def kafka_dump_log(files: str, print_data_log: bool) -> None:
     if missing := [str(path) for path in paths if not path.exists()]:
         raise Fault(f"there is no file {', '.join(missing)}")
     dump_files(paths, deep=print_data_log)
-
-
-def main() -> None:
-    """The entry point of `kafka-dump-log`."""
-    run_tool(kafka_dump_log)

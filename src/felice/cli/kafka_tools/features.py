@@ -8,7 +8,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.features import describe, parse_levels, update
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool_group, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool_group
 from felice.cli.options import admin_client, command_config_option
 from felice.client.error import KafkaException
 
@@ -109,8 +109,3 @@ def _change(
     past = f"{verb}d" if verb.endswith("e") else f"{verb}ed"
     for name, level in to.items():
         click.echo(f"{name} {'can be' if dry_run else 'was'} {past}{level}.")
-
-
-def main() -> None:
-    """The entry point of `kafka-features`."""
-    run_tool(kafka_features)

@@ -10,7 +10,7 @@ import click
 from felice.cli.elect_leaders import KINDS, elect
 from felice.cli.faults import Fault
 from felice.cli.json_files import partition_of, read_rows
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool
 from felice.cli.options import admin_client
 
 _SHAPE = '{"partitions": [{"topic": "t", "partition": 0}]}'
@@ -90,8 +90,3 @@ def _partitions(asked: _Options) -> list[tuple[str, int]] | None:
     if asked["path_to_json_file"] is None:
         return None
     return read_rows(asked["path_to_json_file"], "partitions", _SHAPE, partition_of)
-
-
-def main() -> None:
-    """The entry point of `kafka-leader-election`."""
-    run_tool(kafka_leader_election)

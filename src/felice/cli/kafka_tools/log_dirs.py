@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool
 from felice.cli.log_dirs import known_brokers, log_dirs_in_rounds
 from felice.cli.options import admin_client, broker_ids, command_config_option
 
@@ -69,8 +69,3 @@ def _log_dir(found: LogDirDescription) -> dict[str, object]:
         "error": None if found.error is None else found.error.name(),
         "logDir": found.path,
     }
-
-
-def main() -> None:
-    """The entry point of `kafka-log-dirs`."""
-    run_tool(kafka_log_dirs)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool
 from felice.cli.offsets import delete_records, offsets_in_rounds, parse_time, partitions_of, read_offset_file
 from felice.cli.options import admin_client, command_config_option
 from felice.cli.rounds import tell_left_out
@@ -128,13 +128,3 @@ def kafka_delete_records(bootstrap_server: str, command_config: Path | None, off
     click.echo("Records delete operation completed:")
     for (topic, partition), low_watermark in starts.items():
         click.echo(f"partition: {topic}-{partition}\tlow_watermark: {low_watermark}")
-
-
-def get_main() -> None:
-    """The entry point of `kafka-get-offsets`."""
-    run_tool(kafka_get_offsets)
-
-
-def delete_main() -> None:
-    """The entry point of `kafka-delete-records`."""
-    run_tool(kafka_delete_records)

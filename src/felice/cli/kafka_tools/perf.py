@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import ToolCommand, bootstrap_server_option, kafka_tool, run_tool
+from felice.cli.kafka_tools import ToolCommand, bootstrap_server_option, kafka_tool
 from felice.cli.load import (
     MIB,
     Deliveries,
@@ -490,18 +490,3 @@ def _create_if_missing(bootstrap: str, command_config: Path | None, topic: str) 
         f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1'
     )
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
-
-
-def producer_main() -> None:
-    """The entry point of `kafka-producer-perf-test`."""
-    run_tool(kafka_producer_perf_test)
-
-
-def consumer_main() -> None:
-    """The entry point of `kafka-consumer-perf-test`."""
-    run_tool(kafka_consumer_perf_test)
-
-
-def latency_main() -> None:
-    """The entry point of `kafka-e2e-latency`."""
-    run_tool(kafka_e2e_latency)

@@ -10,7 +10,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.json_files import read_rows
-from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client, broker_ids, command_config_option
 from felice.cli.reassign import (
     COMPLETED,
@@ -200,8 +200,3 @@ _ACTS = {
 
 def _names(partitions: Iterable[tuple[str, int]]) -> str:
     return ",".join(f"{topic}-{number}" for topic, number in sorted(partitions))
-
-
-def main() -> None:
-    """The entry point of `kafka-reassign-partitions`."""
-    run_tool(kafka_reassign_partitions)

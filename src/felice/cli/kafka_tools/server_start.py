@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from felice.cli.kafka_tools import kafka_tool, run_tool
+from felice.cli.kafka_tools import kafka_tool
 from felice.cli.start import run_from_file, server_options
 
 
@@ -23,8 +23,3 @@ def kafka_server_start(
     kafka-server-start server.properties --override num.partitions=3
     """
     run_from_file(properties_file, overrides, log_format, log_level, reads_environment=reads_environment)
-
-
-def main() -> None:
-    """The entry point of `kafka-server-start`."""
-    run_tool(kafka_server_start)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client, command_config_option, key_values
 from felice.cli.topics import (
     PartitionRow,
@@ -239,8 +239,3 @@ def _alter(admin: AdminClient, asked: _Options) -> None:
 
 def _delete(admin: AdminClient, asked: _Options) -> None:
     delete_topics(admin, _matching_or_fault(admin, asked))
-
-
-def main() -> None:
-    """The entry point of `kafka-topics`."""
-    run_tool(kafka_topics)

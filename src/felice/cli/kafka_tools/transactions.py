@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from felice.cli.faults import Fault
-from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool_group, run_tool
+from felice.cli.kafka_tools import bootstrap_server_option, kafka_tool_group
 from felice.cli.options import admin_client, command_config_option, wait_all
 from felice.cli.transactions import (
     describe_producers,
@@ -262,8 +262,3 @@ def _print(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         click.echo("".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)))
-
-
-def main() -> None:
-    """The entry point of `kafka-transactions`."""
-    run_tool(kafka_transactions)
