@@ -12,8 +12,8 @@ from felice.late_names import late_names
 def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = ModuleType("json")
     made.own = 1  # type: ignore[attr-defined]
-    homes = {"decimal": ("Decimal",), "fractions": ("Fraction",)}
-    made.__getattr__, made.__dir__ = late_names("json", homes, modules=("tool",))  # type: ignore[method-assign]
+    homes = {"decimal": "Decimal", "fractions": "Fraction _Private"}
+    made.__getattr__, made.__dir__, made.__all__ = late_names("json", homes, modules=("tool",))  # type: ignore
     monkeypatch.setitem(sys.modules, "json", made)
     monkeypatch.setattr(made, "__path__", [], raising=False)
     return made
@@ -34,6 +34,7 @@ def test_another_name_does_not_exist(package: ModuleType) -> None:
 
 def test_all_names_are_listed(package: ModuleType) -> None:
     assert {"own", "Decimal", "Fraction", "tool"} <= set(dir(package))
+    assert package.__all__ == ["Decimal", "Fraction"]
 
 
 def test_a_submodule_is_imported(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

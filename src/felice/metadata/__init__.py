@@ -7,45 +7,23 @@ nodes (Kafka's own), `image` is the meaning of the nodes, `watcher` keeps the im
 
 from __future__ import annotations
 
-from felice.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from felice.metadata.store import (
-    BadVersion,
-    Check,
-    Create,
-    Delete,
-    Event,
-    EventKind,
-    MetadataStore,
-    Node,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    SessionExpired,
-    SessionState,
-    SetData,
-    StoreError,
-    StoreUnavailable,
-)
-
-__all__ = [
-    "BadVersion",
-    "BrokerImage",
-    "Check",
-    "ClusterImage",
-    "Create",
-    "Delete",
-    "Event",
-    "EventKind",
-    "MetadataStore",
-    "NoNode",
-    "Node",
-    "NodeExists",
-    "NotEmpty",
-    "PartitionImage",
-    "SessionExpired",
-    "SessionState",
-    "SetData",
-    "StoreError",
-    "StoreUnavailable",
-    "TopicImage",
-]
+from felice.metadata.image import BrokerImage as BrokerImage
+from felice.metadata.image import ClusterImage as ClusterImage
+from felice.metadata.image import PartitionImage as PartitionImage
+from felice.metadata.image import TopicImage as TopicImage
+from felice.metadata.store import BadVersion as BadVersion
+from felice.metadata.store import Check as Check
+from felice.metadata.store import Create as Create
+from felice.metadata.store import Delete as Delete
+from felice.metadata.store import Event as Event
+from felice.metadata.store import EventKind as EventKind
+from felice.metadata.store import MetadataStore as MetadataStore
+from felice.metadata.store import Node as Node
+from felice.metadata.store import NodeExists as NodeExists
+from felice.metadata.store import NoNode as NoNode
+from felice.metadata.store import NotEmpty as NotEmpty
+from felice.metadata.store import SessionExpired as SessionExpired
+from felice.metadata.store import SessionState as SessionState
+from felice.metadata.store import SetData as SetData
+from felice.metadata.store import StoreError as StoreError
+from felice.metadata.store import StoreUnavailable as StoreUnavailable

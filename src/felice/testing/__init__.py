@@ -18,45 +18,28 @@ from typing import TYPE_CHECKING
 from felice.late_names import late_names
 
 if TYPE_CHECKING:
-    from felice.protocol.errors import ErrorCode
-    from felice.testing.aio import AsyncBroker
-    from felice.testing.broker import Broker, Record
-    from felice.testing.cluster import Cluster
-    from felice.testing.faults import Fault, FaultKind, FaultNotFired, Faults, Injection
-    from felice.testing.opening import felice_broker
+    from felice.protocol.errors import ErrorCode as ErrorCode
+    from felice.testing.aio import AsyncBroker as AsyncBroker
+    from felice.testing.broker import Broker as Broker
+    from felice.testing.broker import Record as Record
+    from felice.testing.cluster import Cluster as Cluster
+    from felice.testing.faults import Fault as Fault
+    from felice.testing.faults import FaultKind as FaultKind
+    from felice.testing.faults import FaultNotFired as FaultNotFired
+    from felice.testing.faults import Faults as Faults
+    from felice.testing.faults import Injection as Injection
+    from felice.testing.opening import felice_broker as felice_broker
 
-__all__ = [
-    "AsyncBroker",
-    "Broker",
-    "Cluster",
-    "ErrorCode",
-    "Fault",
-    "FaultKind",
-    "FaultNotFired",
-    "Faults",
-    "Injection",
-    "Record",
-    "felice_broker",
-]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = late_names(
+    __getattr__, __dir__, __all__ = late_names(
         __name__,
         {
-            "felice.testing.aio": ("AsyncBroker",),
-            "felice.testing.broker": (
-                "Broker",
-                "Record",
-            ),
-            "felice.testing.cluster": ("Cluster",),
-            "felice.protocol.errors": ("ErrorCode",),
-            "felice.testing.faults": (
-                "Fault",
-                "FaultKind",
-                "FaultNotFired",
-                "Faults",
-                "Injection",
-            ),
-            "felice.testing.opening": ("felice_broker",),
+            "felice.testing.aio": "AsyncBroker",
+            "felice.testing.broker": "Broker Record",
+            "felice.testing.cluster": "Cluster",
+            "felice.protocol.errors": "ErrorCode",
+            "felice.testing.faults": "Fault FaultKind FaultNotFired Faults Injection",
+            "felice.testing.opening": "felice_broker",
         },
     )

@@ -13,7 +13,7 @@ __all__ = ["SchemaParseException", "SchemaRegistryError", "UnknownType"]
 
 if not TYPE_CHECKING:
     # fastavro is an extra, and only programs that use Avro have it.
-    __getattr__, __dir__ = late_names(__name__, {"fastavro.schema": ("SchemaParseException", "UnknownType")})
+    __getattr__, __dir__, _ = late_names(__name__, {"fastavro.schema": "SchemaParseException UnknownType"})
 
 
 class SchemaRegistryError(Exception):
