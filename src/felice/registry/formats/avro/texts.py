@@ -27,8 +27,6 @@ from felice.registry.formats.avro.model import (
 from felice.registry.formats.json_text import Json, as_single, require_shallow, sorted_json, too_deep
 from felice.registry.formats.schema import MAX_DEPTH
 
-_DECIMAL_PROPS = ("precision", "scale")
-
 
 def canonical_json(schema: Schema, referenced: Iterable[str] = ()) -> Json:
     """The members of the canonical text in their order. `referenced` are full names that are not defined in it.
