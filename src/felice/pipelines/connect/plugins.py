@@ -115,49 +115,37 @@ _WHOLE = {
     "routing": ("Filter", "RegexRouter", "TimestampRouter"),
 }
 _PREDICATES = ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
+_CONNECTORS = (
+    ("file-sink", f"{_KAFKA}file.FileStreamSinkConnector", "file:FileStreamSink"),
+    ("file-source", f"{_KAFKA}file.FileStreamSourceConnector", "file:FileStreamSource"),
+    ("jdbc-sink", "io.confluent.connect.jdbc.JdbcSinkConnector", "jdbc.sink:JdbcSink"),
+    ("jdbc-source", "io.confluent.connect.jdbc.JdbcSourceConnector", "jdbc.source:JdbcSource"),
+    ("postgres-cdc", "io.debezium.connector.postgresql.PostgresConnector", "postgres.source:PostgresSource"),
+    ("files-source", f"{_OURS}connectors.files.FilesSource", "files:FilesSource"),
+    ("http-sink", "io.confluent.connect.http.HttpSinkConnector", "http:HttpSink"),
+    (
+        "elasticsearch-sink",
+        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        "search.sink:ElasticsearchSink",
+    ),
+    ("s3-sink", "io.confluent.connect.s3.S3SinkConnector", "objects.sink:S3Sink"),
+    ("hdfs-sink", "io.confluent.connect.hdfs.HdfsSinkConnector", "hdfs.sink:HdfsSink"),
+    ("iceberg-sink", "org.apache.iceberg.connect.IcebergSinkConnector", "iceberg.sink:IcebergSink"),
+    (
+        "mirror-checkpoints",
+        f"{_KAFKA}mirror.MirrorCheckpointConnector",
+        "mirror.checkpoints:MirrorCheckpoint",
+    ),
+    ("mirror-heartbeats", f"{_KAFKA}mirror.MirrorHeartbeatConnector", "mirror.heartbeats:MirrorHeartbeat"),
+    ("mirror-source", f"{_KAFKA}mirror.MirrorSourceConnector", "mirror.source:MirrorSource"),
+)
+"""Short name, class, and place in `connectors`. The short name of a sink ends in `-sink`."""
 
 
 def _bundled() -> Iterator[Plugin]:
-    files = _OURS + "connectors.file:"
-    yield Plugin(
-        Kind.SINK, _KAFKA + "file.FileStreamSinkConnector", files + "FileStreamSink", None, "file-sink"
-    )
-    yield Plugin(
-        Kind.SOURCE,
-        _KAFKA + "file.FileStreamSourceConnector",
-        files + "FileStreamSource",
-        None,
-        "file-source",
-    )
-    databases = _OURS + "connectors.jdbc."
-    confluent = "io.confluent.connect.jdbc."
-    yield Plugin(Kind.SINK, confluent + "JdbcSinkConnector", databases + "sink:JdbcSink", None, "jdbc-sink")
-    yield Plugin(
-        Kind.SOURCE, confluent + "JdbcSourceConnector", databases + "source:JdbcSource", None, "jdbc-source"
-    )
-    postgres = _OURS + "connectors.postgres.source:PostgresSource"
-    debezium = "io.debezium.connector.postgresql.PostgresConnector"
-    yield Plugin(Kind.SOURCE, debezium, postgres, None, "postgres-cdc")
-    several = _OURS + "connectors.files"
-    yield Plugin(Kind.SOURCE, f"{several}.FilesSource", f"{several}:FilesSource", None, "files-source")
-    http = _OURS + "connectors.http:HttpSink"
-    yield Plugin(Kind.SINK, "io.confluent.connect.http.HttpSinkConnector", http, None, "http-sink")
-    search = _OURS + "connectors.search.sink:ElasticsearchSink"
-    elasticsearch = "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector"
-    yield Plugin(Kind.SINK, elasticsearch, search, None, "elasticsearch-sink")
-    objects = _OURS + "connectors.objects.sink:S3Sink"
-    yield Plugin(Kind.SINK, "io.confluent.connect.s3.S3SinkConnector", objects, None, "s3-sink")
-    hdfs = _OURS + "connectors.hdfs.sink:HdfsSink"
-    yield Plugin(Kind.SINK, "io.confluent.connect.hdfs.HdfsSinkConnector", hdfs, None, "hdfs-sink")
-    iceberg = _OURS + "connectors.iceberg.sink:IcebergSink"
-    yield Plugin(Kind.SINK, "org.apache.iceberg.connect.IcebergSinkConnector", iceberg, None, "iceberg-sink")
-    mirror = _OURS + "connectors.mirror."
-    for name, reference, short_name in (
-        ("MirrorCheckpointConnector", "checkpoints:MirrorCheckpoint", "mirror-checkpoints"),
-        ("MirrorHeartbeatConnector", "heartbeats:MirrorHeartbeat", "mirror-heartbeats"),
-        ("MirrorSourceConnector", "source:MirrorSource", "mirror-source"),
-    ):
-        yield Plugin(Kind.SOURCE, f"{_KAFKA}mirror.{name}", mirror + reference, None, short_name)
+    for short_name, name, place in _CONNECTORS:
+        kind = Kind.SINK if short_name.endswith("-sink") else Kind.SOURCE
+        yield Plugin(kind, name, f"{_OURS}connectors.{place}", None, short_name)
     for kind in (Kind.CONVERTER, Kind.HEADER_CONVERTER):
         for name, module in _CONVERTERS.items():
             yield Plugin(kind, _KAFKA + name, f"{_OURS}{module}:{name.rpartition('.')[2]}")
