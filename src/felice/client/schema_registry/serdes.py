@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, ClassVar, Self
@@ -17,6 +16,7 @@ from felice.client.schema_registry.subjects import (
     AsyncAssociatedNameStrategy,
 )
 from felice.client.serialization import Deserializer, SerializationContext, Serializer
+from felice.client.serialization.serdes import settled
 
 AnySteps = Serializing[Any] | Deserializing[Any]
 
@@ -116,12 +116,12 @@ class AsyncBaseSerde(Serde):
 
     async def _perform(self, step: Step) -> object:
         if isinstance(step, Ask):
-            return await _settled(getattr(self._registry, step.method)(*step.arguments, **step.keywords))
+            return await settled(getattr(self._registry, step.method)(*step.arguments, **step.keywords))
         if isinstance(step, Alone):
             async with self._alone:
                 return await run_async(step.steps, self._perform)
         assert isinstance(step, Call)
-        return await _settled(step.function(*step.arguments))
+        return await settled(step.function(*step.arguments))
 
     def set_async_cluster_id_resolver(self, resolver: Callable[[], Awaitable[object]]) -> None:
         """Accept a coroutine function that returns the cluster's id; the strategy ASSOCIATED uses it."""
@@ -133,10 +133,6 @@ class AsyncBaseSerde(Serde):
         if self._owns_registry:
             self._owns_registry = False
             await self._registry.aclose()
-
-
-async def _settled(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 class AsyncBaseSerializer(AsyncBaseSerde, Serializer):

@@ -150,7 +150,7 @@ class AsyncSerdes(Serdes):
     ) -> Serde | None:
         if builder is None:
             return serde
-        built, self.config = await _settled(builder.build(self.config, is_key))
+        built, self.config = await settled(builder.build(self.config, is_key))
         self._built.append(built)
         return cast("Serde", built)
 
@@ -185,7 +185,7 @@ class AsyncSerdes(Serdes):
             context.field = (MessageField.KEY, MessageField.VALUE)[at]
             if serde is not None:
                 try:
-                    data[at] = await _settled(serde(data[at], context))
+                    data[at] = await settled(serde(data[at], context))
                 except Exception as error:
                     raise failed[at](error) from error
         return data
@@ -199,10 +199,11 @@ class AsyncSerdes(Serdes):
 
 
 async def _close_later(serde: Any) -> None:
-    await _settled((serde.aclose if hasattr(serde, "aclose") else serde.close)())
+    await settled((serde.aclose if hasattr(serde, "aclose") else serde.close)())
 
 
-async def _settled(value: Any) -> Any:
+async def settled(value: Any) -> Any:
+    """The value, or the result of an awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 
