@@ -25,8 +25,7 @@ from felice.env import Buffer, File, FileSlice
 from felice.log import batch_places
 from felice.log.batch_places import MAX_RELATIVE_OFFSET, BatchPlace
 from felice.log.files import OpenFiles
-from felice.log.offset_index import OffsetIndex
-from felice.log.time_index import TimeIndex
+from felice.log.indexes import OffsetIndex, TimeIndex
 from felice.log.transaction_index import TransactionIndex
 from felice.records.batch import HEADER_SIZE, BatchHeader
 

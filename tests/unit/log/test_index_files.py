@@ -9,8 +9,7 @@ import pytest
 from felice.env import SystemDisk
 from felice.log.files import OpenFiles
 from felice.log.index_file import WRITE_BEHIND_ENTRIES
-from felice.log.offset_index import OffsetIndex
-from felice.log.time_index import TimeIndex
+from felice.log.indexes import OffsetIndex, TimeIndex
 from felice.log.transaction_index import AbortedTransaction, TransactionIndex
 from unit.log.logs import FailingDisk
 
