@@ -11,7 +11,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.options import key_values, read_properties, read_text
-from felice.cli.start import LEVELS, log_format_option
+from felice.cli.start import log_format_option, log_level_option
 from felice.cli.web_servers import log_as, serve_until_signal, warn_if_open
 
 if TYPE_CHECKING:
@@ -60,13 +60,7 @@ clusters_option = click.option(
 def worker_options(command: F) -> F:
     """Adds the options of both kinds of workers."""
     for add in (
-        click.option(
-            "--log-level",
-            type=LEVELS,
-            default="warning",
-            show_default=True,
-            help="Least severe level to log.",
-        ),
+        log_level_option,
         log_format_option,
         click.option(
             "--override",

@@ -9,7 +9,7 @@ import click
 
 from felice.cli.faults import Fault
 from felice.cli.options import client_config, connection_options, host_option, port_option, read_text
-from felice.cli.start import LEVELS, log_format_option
+from felice.cli.start import log_format_option, log_level_option
 from felice.cli.web_servers import (
     log_as,
     login_of,
@@ -100,9 +100,7 @@ _READY = "The schema registry is ready on "
     help="File of rules: which user may do what with which subjects.",
 )
 @log_format_option
-@click.option(
-    "--log-level", type=LEVELS, default="warning", show_default=True, help="Least severe level to log."
-)
+@log_level_option
 # Used by `felice start --registry`: the registry ends when the other end of this connection is closed.
 @click.option("--parent-descriptor", type=int, hidden=True)
 def registry(

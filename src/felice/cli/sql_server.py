@@ -20,7 +20,7 @@ from felice.cli.options import (
     tls_of_clients,
 )
 from felice.cli.sql_program import functions_of
-from felice.cli.start import LEVELS, log_format_option
+from felice.cli.start import log_format_option, log_level_option
 from felice.cli.web_servers import (
     log_as,
     login_of,
@@ -105,9 +105,7 @@ _READY = "The SQL server is ready on "
 @users_option
 @tls_config_option
 @log_format_option
-@click.option(
-    "--log-level", type=LEVELS, default="warning", show_default=True, help="Least severe level to log."
-)
+@log_level_option
 def sql_server(
     bootstrap: str,
     command_config: Path | None,

@@ -46,6 +46,9 @@ environment_option = click.option(
     help="Also read options from variables KAFKA_…, as the container images of Kafka do.",
 )
 
+log_level_option = click.option(
+    "--log-level", type=LEVELS, default="warning", show_default=True, help="Least severe level to log."
+)
 log_format_option = click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -94,9 +97,7 @@ log_format_option = click.option(
 )
 @environment_option
 @log_format_option
-@click.option(
-    "--log-level", type=LEVELS, default="warning", show_default=True, help="Least severe level to log."
-)
+@log_level_option
 # Used by --processes: the child's connection to the metadata store of the parent.
 @click.option("--store-descriptor", type=int, hidden=True)
 def start(
