@@ -208,7 +208,9 @@ def _streams() -> dict[str, Workload]:
         for name, keys in streams.MANY_KEYS.items():
             found[f"streams-{kind}-{name}"] = Workload(
                 _STREAMS,
-                lambda o, kind=kind, keys=keys: streams.many_keys(kind, o.of(keys), o.of(2_000_000)),
+                lambda o, kind=kind, keys=keys: streams.many_keys(
+                    kind, keys, o.of(2_000_000), max(2.0, 10 * o.scale)
+                ),
                 is_warmed_up=False,
             )
     return found

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.programs import Unavailable
-from bench.systems import Felice, Shared, kafka_java, sampled_mib, tree_mib
+from bench.systems import Felice, Shared, kafka_java, sampled_mib, tree_mib, tree_total_cpu_seconds
 from bench.workloads import Figures, create_topic
 
 COUNT = "count"
@@ -201,17 +201,16 @@ def application(kind: str, rows: int, latency_s: float) -> Callable[[Runner], Fi
             latencies = sorted(load.latencies(int(latency_s * _RATE), results, process))
         return {
             "backlog rows/s": rows / seconds,
-            "latency p50 ms": 1000 * statistics.median(latencies),
-            "latency p99 ms": 1000 * latencies[int(len(latencies) * 0.99)],
+            **_latency_figures(latencies),
             "memory MiB": mib,
         }
 
     return run
 
 
-def many_keys(kind: str, keys: int, rows: int) -> Callable[[Runner], Figures]:
-    """An application whose state has so many keys: a record of each, then a backlog. The memory is sampled twice a
-    second.
+def many_keys(kind: str, keys: int, rows: int, latency_s: float) -> Callable[[Runner], Figures]:
+    """An application whose state has so many keys: a row or record of each, then a backlog, then single records. The
+    memory is sampled twice a second.
     """
 
     def run(system: Runner) -> Figures:
@@ -219,11 +218,27 @@ def many_keys(kind: str, keys: int, rows: int) -> Callable[[Runner], Figures]:
         if kind == "join":
             load.fill_table()
         with load.running(system) as (process, results), sampled_mib(process.process.pid) as samples:
-            load.backlog(keys, results, process)
+            # The first results of a join come when the table has its rows.
+            load.backlog(rows // 10 if kind == "join" else keys, results, process)
+            used_s = tree_total_cpu_seconds(process.process.pid)
             seconds = load.backlog(rows, results, process)
-        return {"backlog rows/s": rows / seconds, "greatest memory MiB": max(samples)}
+            used_s = tree_total_cpu_seconds(process.process.pid) - used_s
+            latencies = sorted(load.latencies(int(latency_s * _RATE), results, process))
+        return {
+            "backlog rows/s": rows / seconds,
+            "CPU us/row": 1e6 * used_s / rows,
+            **_latency_figures(latencies),
+            "greatest memory MiB": max(samples),
+        }
 
     return run
+
+
+def _latency_figures(ordered: Sequence[float]) -> Figures:
+    return {
+        "latency p50 ms": 1000 * statistics.median(ordered),
+        "latency p99 ms": 1000 * ordered[int(len(ordered) * 0.99)],
+    }
 
 
 def _new_topics(system: Runner, kind: str) -> Topics:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,6 +165,15 @@ def test_memory_of_a_process_is_sampled_until_the_context_ends() -> None:
         wait_until(lambda: len(samples) > 1)
     assert min(samples) > 1
     assert threading.active_count() == before
+
+
+def test_the_processor_time_of_ended_children_counts() -> None:
+    from bench.systems import tree_total_cpu_seconds
+
+    before = tree_total_cpu_seconds(os.getpid())
+    subprocess.run([sys.executable, "-c", "sum(range(2_000_000))"], check=True)
+    # The child alone needs more than this; what this process used meanwhile is far less.
+    assert tree_total_cpu_seconds(os.getpid()) - before >= 0.02
 
 
 def test_documentation_names_workloads_that_exist() -> None:
