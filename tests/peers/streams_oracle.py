@@ -59,8 +59,9 @@ def require_oracle() -> None:
 class Oracle:
     """One JVM that runs topologies by name, each time with fresh state."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self._process, self._log = process, log
+        self.has_ended = False
 
     def run(self, topology: str, rows: Iterable[Told]) -> list[Told]:
         assert self._process.stdin and self._process.stdout
@@ -73,7 +74,10 @@ class Oracle:
                 return found
             topic, key, value, timestamp, header = line.rstrip("\n").split("\t")
             found.append((topic, _read(key), _read(value), int(timestamp), _read(header)))
-        raise AssertionError(f"the oracle ended in {topology}")
+        self.has_ended = True
+        raise AssertionError(
+            f"the oracle ended in {topology}, exit {self._process.wait()}: {self._log.read_text()[-2000:]}"
+        )
 
 
 def _shown(value: str | int | None) -> str:
@@ -104,7 +108,7 @@ def running_oracle(directory: Path, options: Sequence[str] = ()) -> Iterator[Ora
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8"
         )
         try:
-            yield Oracle(process)
+            yield Oracle(process, directory / "oracle.log")
         finally:
             process.kill()
             process.communicate()

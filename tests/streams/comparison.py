@@ -122,7 +122,9 @@ def compared(name: str, rows: Sequence[Told]) -> dict[str | None, list[Told]]:
         is_needless = row[2] is None and (not of_key or of_key[-1][2] is None)
         if not (name.startswith(RANDOM) and is_needless):
             of_key.append((*row[:-1], None) if has_other_headers else row)
-    return {key: of_key[-1:] if is_last else of_key for key, of_key in found.items() if of_key}
+    if is_last:  # A row that came and went within the steps of one time is in no table.
+        return {key: of_key[-1:] for key, of_key in found.items() if of_key and of_key[-1][2] is not None}
+    return {key: of_key for key, of_key in found.items() if of_key}
 
 
 def compare(oracle: Oracle, name: str, seed: int) -> None:
