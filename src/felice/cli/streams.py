@@ -253,6 +253,21 @@ def rescale_command(file: Path, partitions: int, name: str | None, checkpoint: P
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8084, show_default=True, help="0: a free port."
 )
+@click.option(
+    "--state-memory",
+    metavar="MIB",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    help="Memory for the rows of stores. Larger stores are kept on this machine's disk.",
+)
+@click.option(
+    "--local-state",
+    metavar="DIRECTORY",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where such stores are kept, in a directory that is removed at the end. Without it: where the system keeps "
+    "temporary files.",
+)
 @users_option
 @tls_config_option
 def serve_command(
@@ -261,6 +276,8 @@ def serve_command(
     checkpoint: Path | None,
     host: str,
     port: int,
+    state_memory: int,
+    local_state: Path | None,
     users_file: Path | None,
     tls_config: Path | None,
 ) -> None:
@@ -283,7 +300,8 @@ def serve_command(
     warn_if_open("the state", host, login)
 
     def made() -> tuple[Service, Callable[[], None]]:
-        server = state_server(Queries(app, found), host, port, tls=tls, login=login)
+        queries = Queries(app, found, state_memory_mb=state_memory, local_state=local_state)
+        server = state_server(queries, host, port, tls=tls, login=login)
         return server, lambda: click.echo(f"{app.name} is served at {server.url}")
 
     serve_until_signal(made)

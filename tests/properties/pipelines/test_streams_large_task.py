@@ -366,3 +366,23 @@ def test_a_version_between_the_pieces_of_a_base_is_read_from_an_earlier_one(tmp_
         assert found.rows == expected[number]
     (tmp_path / "1.delta").unlink()
     files.load(7, {"rows": KeyValueStore("rows", BYTES, FORMATS["long"])})
+
+
+def test_a_worker_reads_many_rows_to_disk_at_once(tmp_path: Path) -> None:
+    """As they are after a rescale, in one file: they must not be in memory first."""
+    rows = KeyValueStore("rows", BYTES, FORMATS["long"])
+    for number in range(50):
+        rows.put(f"k{number}".encode(), number)
+    StateFiles(tmp_path / "files").write_first(0, {"rows": rows})
+    large = LargeStates(str(tmp_path / "local"), 40 * state.BYTES_PER_ROW)
+    worker = HeldTask(
+        lambda: {"rows": KeyValueStore("rows", BYTES, FORMATS["long"])},
+        lambda stores: stores,
+        StateFiles(tmp_path / "files"),
+        large,
+        TASK,
+    )
+    found = worker.at(0)["rows"]
+    assert worker._large is not None and worker._large.version.number == 0
+    assert dict(found.rows.items()) == rows.rows
+    worker._large.close()

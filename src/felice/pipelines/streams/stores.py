@@ -385,6 +385,10 @@ class KeyValueStore(KeyedStore):
         low, high = (None if key is None else self._key.key_bytes(key) for key in (first, last))
         return self._chosen(low, None if high is None else high + b"\0", reverse=reverse)
 
+    def items_from(self, first: bytes) -> Iterator[tuple[Any, Timestamped]]:
+        """The rows whose keys have these bytes or later ones, in order."""
+        return self._chosen(first, None)
+
     def prefix(self, prefix: bytes) -> Iterator[tuple[Any, Timestamped]]:
         """The rows whose keys' bytes begin with these."""
         return self._chosen(prefix, _behind(prefix))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Timestamped, Window, Windowed
-from felice.pipelines.streams.stores import NEVER
-from felice.pipelines.streams.window_stores import ExpiringStore
+from felice.pipelines.streams.stores import NEVER, KeyValueStore, Rows
+from felice.pipelines.streams.window_stores import FIRST_START, LAST_START, ExpiringStore, WindowStore
 
 
 class RowsByKey(Mapping[Any, Any]):
@@ -49,7 +52,9 @@ class StoreView:
     """
 
     def __init__(self, name: str, stores: Sequence[Any], batch: int = NEVER) -> None:
-        self.name, self._stores, self.batch = name, stores, batch
+        self.name, self.batch = name, batch
+        # Each partition has all rows of a global table.
+        self._stores = stores[:1] if stores[0].placed is Rows.EVERYWHERE else stores
         self._row_key: Callable[[Any], Any] = stores[0].row_key
 
     @property
@@ -77,12 +82,42 @@ class StoreView:
 
     def entries(self) -> Iterator[tuple[Any, Timestamped]]:
         """Keys and rows with their timestamps, in no certain order. Rows of a global table come once."""
-        seen: set[Any] = set()
+        if self._stores[0].placed is Rows.ANYWHERE:
+            # A processor may have put rows of one key in several partitions: the first one counts.
+            return ((key, row) for _, key, row in self._merged(store.items() for store in self._stores))
+        return chain.from_iterable(store.items() for store in self._stores)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the rows are found by the bytes of their keys, so that `entries_from` can be called."""
+        return isinstance(self._stores[0], KeyValueStore)
+
+    def entries_from(self, first: bytes) -> Iterator[tuple[bytes, Any, Timestamped]]:
+        """The rows with these bytes of the key or later ones, in order, each with its `place_of`."""
+        return self._merged(store.items_from(first) for store in self._stores)
+
+    def entries_of(self, key: Any, start: int, end: int) -> Iterator[tuple[Windowed, Timestamped]]:
+        """The windows of a key that begin from `start` to `end`, both included, in no certain order."""
+        key_bytes = self.key_format.key_bytes(key)
         for store in self._stores:
-            for key, row in store.items():
-                if (row_key := self._row_key(key)) not in seen:
-                    seen.add(row_key)
-                    yield key, row
+            if isinstance(store, WindowStore):
+                for window, row in store.windows(key, max(start, FIRST_START), min(end, LAST_START)):
+                    yield Windowed(key, window), row
+            else:
+                for at, row in store.items():
+                    if start <= at.window.start <= end and self.key_format.key_bytes(at.key) == key_bytes:
+                        yield at, row
+
+    def _merged(
+        self, rows: Iterable[Iterable[tuple[Any, Timestamped]]]
+    ) -> Iterator[tuple[bytes, Any, Timestamped]]:
+        """Rows of several stores in the order of each, and of equal keys the first, with what orders them."""
+        order, before = self._stores[0].disk_key, None
+        placed = (((order(self._row_key(key)), key, row) for key, row in one) for one in rows)
+        for place, key, row in merge(*placed, key=itemgetter(0)):
+            if place != before:
+                before = place
+                yield place, key, row
 
     def get(self, key: Any) -> Any:
         """The value of a key; None if it has none. Raises `FormatError` for a key that is not in the store's format."""
@@ -107,13 +142,7 @@ class StoreView:
 
     def windows(self, key: Any, start: int, end: int) -> list[tuple[Window, Any]]:
         """The windows of a key that begin from `start` to `end`, both included, with their values, in order."""
-        found = [
-            (at.window, value)
-            for at, value in self.items()
-            if isinstance(at, Windowed)
-            and start <= at.window.start <= end
-            and self._row_key(Windowed(key, at.window)) == self._row_key(at)
-        ]
+        found = [(at.window, row.value) for at, row in self.entries_of(key, start, end)]
         return sorted(found, key=lambda one: one[0])
 
     def __len__(self) -> int:

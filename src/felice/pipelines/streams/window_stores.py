@@ -35,6 +35,8 @@ WindowChanges = Callable[[bytes, Any, Iterable[Any], int, Iterable[Window]], Ite
 """(bytes of the key, key, values, timestamp, windows) -> the change of each window"""
 NO_TIME = 1 << 63
 """Greater than each time."""
+FIRST_START, LAST_START = -NO_TIME, NO_TIME - 2
+"""No window begins before or after these."""
 _TIME = Struct(">Q")
 _SHIFT = 1 << 63
 """Added to a time, so that the bytes of times before 1970 come first."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
 
+from felice.pipelines.streams.on_spark import stored_task
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
-from felice.pipelines.streams.on_spark.state import KEPT_BASES, StateError, StateFiles
+from felice.pipelines.streams.on_spark.state import BYTES_PER_ROW, KEPT_BASES, StateError, StateFiles
 from felice.pipelines.streams.task import Task, TopicRecord
 from felice.records.kernels import murmur2
 from felice.streams import App, StoredState, TestDriver, TopologyError, Window, Windowed
@@ -102,3 +104,38 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     (running.state / "0" / "1" / "0.delta").unlink()
     with pytest.raises(StateError, match="is missing"):
         StoredState(counting(), tmp_path).store("counts")
+
+
+def test_a_large_state_is_read_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(tmp_path / "checkpoint", counting())
+    monkeypatch.setattr(stored_task, "MIB", 1)  # so that the first rows are too many for memory
+    local = tmp_path / "local"
+    small = StoredState(counting(), running.path, state_memory_mb=1 << 30, local_state=local)
+    large = StoredState(counting(), running.path, state_memory_mb=1, local_state=local)
+    for number in range(12):
+        running.batch(number, "abca" if number % 2 else "bxyz")
+        for name in ("counts", "windows"):
+            expected, found = small.store(name), large.store(name)
+            assert dict(found.items()) == dict(expected.items()) and len(found) == len(expected)
+            assert found.rows() == expected.rows()
+    counts, windows = large.store("counts"), large.store("windows")
+    assert (counts.get("a"), counts.get("none"), counts.range("a", "b")) == (12, None, [("a", 12), ("b", 12)])
+    assert windows.windows("x", 0, 45) == [(Window(start, start + 10), 1) for start in (0, 20, 40)]
+    assert [key for _, key, _ in counts.entries_from(b"b")] == ["b", "c", "x", "y", "z"]
+    [directory] = local.iterdir()
+    del counts, windows, found, large
+    gc.collect()
+    assert not directory.exists()
+
+
+def test_a_state_that_grows_moves_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(tmp_path / "checkpoint", counting())
+    monkeypatch.setattr(stored_task, "MIB", 1)
+    share = 20 * BYTES_PER_ROW * PARTITIONS
+    state = StoredState(counting(), running.path, state_memory_mb=share, local_state=tmp_path / "local")
+    running.batch(0, "ab")
+    assert state.store("counts").get("a") == 1 and not (tmp_path / "local").exists()
+    for number in range(1, 40):
+        running.batch(number, "abc")
+    assert dict(state.store("counts").items()) == {"a": 40, "b": 40, "c": 39}
+    assert (tmp_path / "local").exists()

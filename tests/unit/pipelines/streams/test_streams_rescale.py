@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from felice.pipelines.streams.on_spark import rescale as rescale_module
+from felice.pipelines.streams.on_spark import stored_task
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.rescale import rescale
 from felice.pipelines.streams.stores import Clocks, Rows
@@ -97,6 +99,24 @@ def test_every_row_goes_to_one_partition(tmp_path: Path, name: str) -> None:
     before = kept(tasks)
     assert bool(before) == any(part.stores for part in app.topology.parts())
     assert kept(rescaled(tasks, tmp_path, 3)) == before
+
+
+@pytest.mark.parametrize("name", [*BY_KEY[:3], *(name for name in TOPOLOGIES if "session" in name)][:5])
+def test_rows_that_memory_has_no_room_for_are_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made: list[Path] = []
+
+    class Noted(stored_task.LargeState):
+        def __init__(self, held: stored_task.Directory) -> None:
+            made.append(held.path)
+            super().__init__(held)
+
+    monkeypatch.setattr(stored_task, "LargeState", Noted)
+    monkeypatch.setattr(stored_task, "MIB", 0)
+    monkeypatch.setattr(rescale_module, "_HELD_ROWS", 2)
+    test_every_row_goes_to_one_partition(tmp_path, name)
+    assert made and not any(path.exists() for path in made)
 
 
 def test_the_new_stream_times_are_the_least_of_the_old(tmp_path: Path) -> None:

@@ -20,12 +20,17 @@ from felice.pipelines.streams.on_spark.large_state import (
     LargeStates,
     Piece,
 )
-from felice.pipelines.streams.on_spark.state import EMPTY, NOTHING, StateError, StateFiles, Version
+from felice.pipelines.streams.on_spark.state import (
+    BYTES_PER_ROW,
+    EMPTY,
+    NOTHING,
+    StateError,
+    StateFiles,
+    Version,
+)
 from felice.pipelines.streams.stores import Store
 
 Task = TypeVar("Task")
-BYTES_PER_ROW = 220
-"""What a row takes in memory besides its bytes in a file, about: objects of Python, and its place in a dict."""
 
 
 class HeldTask(Generic[Task]):
@@ -124,7 +129,7 @@ class HeldTask(Generic[Task]):
 
     def _loaded(self, number: int) -> Version:
         """Begin with another task, whose state is read."""
-        if self._large is None and self._large_states.task_bytes and self._files.has_pieces:
+        if self._large is None and self._is_large(number):
             self._large = self._taken_over(number)
         version = EMPTY
         self._stores = stores = self._make_stores()
@@ -140,6 +145,11 @@ class HeldTask(Generic[Task]):
             if self._large is not None:
                 self._large.write(version, stores)
         return version
+
+    def _is_large(self, number: int) -> bool:
+        """Whether a version must not be read into memory."""
+        most = self._large_states.task_bytes
+        return bool(most) and (self._files.has_pieces or self._files.rows(number) * BYTES_PER_ROW > most)
 
     def _taken_over(self, number: int) -> LargeState:
         """The `LargeState` of the task: handed over by another worker, or read from the directory."""

@@ -22,11 +22,11 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.on_spark.disk_rows import Database, DiskRows, Kept, disk_rows
-from felice.pipelines.streams.on_spark.handover import Held, private_directory
+from felice.pipelines.streams.on_spark.handover import private_directory
 from felice.pipelines.streams.on_spark.state import EMPTY, Changes, StateError, Version
 from felice.pipelines.streams.stores import Clocks, Row, Store
 
@@ -102,13 +102,22 @@ class Piece(NamedTuple):
     is_last: bool
 
 
+class Directory(Protocol):
+    """A directory that this process holds."""
+
+    path: Path
+
+    def release(self) -> None:
+        """Leave it to others."""
+
+
 class LargeState:
     """The stores of a task on disk, in a directory that this process holds."""
 
     _rows: dict[str, DiskRows]
     _about: dict[str, Any]
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: Directory) -> None:
         self._held = held
         self._rocks: Rdict | None = None
         self._damaged_path = held.path.with_suffix(".damaged")

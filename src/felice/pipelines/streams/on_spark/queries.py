@@ -13,30 +13,38 @@ from pathlib import Path
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.changes import planned
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
-from felice.pipelines.streams.on_spark.state import (
-    EMPTY,
-    NOTHING,
-    StateError,
-    Version,
-    files_of_task,
-)
+from felice.pipelines.streams.on_spark.large_state import STATE_MEMORY_MB
+from felice.pipelines.streams.on_spark.state import StateError, files_of_task
+from felice.pipelines.streams.on_spark.stored_task import ReadersMemory, StoredTask
 from felice.pipelines.streams.stores import Store
 from felice.pipelines.streams.topology import SubTopology, TopologyError
 from felice.pipelines.streams.views import StoreView
-
-Place = tuple[Version, dict[str, Store]]
 
 
 class StoredState:
     """The stores of an application, read from its checkpoint. The application may be running or stopped.
 
     The first call of `store` reads the whole state of its sub-topology; later calls read only the changes since then.
+    Tasks whose rows take more than their share of `state_memory_mb` are kept on disk, in a temporary directory below
+    `local_state`.
     """
 
-    def __init__(self, app: App, checkpoint: str | Path) -> None:
+    def __init__(
+        self,
+        app: App,
+        checkpoint: str | Path,
+        *,
+        state_memory_mb: int = STATE_MEMORY_MB,
+        local_state: str | Path | None = None,
+    ) -> None:
         self._app, self._checkpoint = app, Checkpoint(Path(checkpoint).absolute())
         self._description: Description | None = None
-        self._places: dict[tuple[int, int], Place] = {}
+        self._memory_mb, self._local_state = (
+            state_memory_mb,
+            None if local_state is None else Path(local_state),
+        )
+        self._memory = ReadersMemory(1, state_memory_mb)
+        self._tasks: dict[tuple[int, int], StoredTask] = {}
 
     @property
     def last_batch(self) -> int:
@@ -47,7 +55,7 @@ class StoredState:
         """The store as it is after the last finished batch. Call again to see later batches."""
         part = self._part(name)
         while True:
-            description, batch, held = self._checked(), self.last_batch, dict(self._places)
+            description, batch, held = self._checked(), self.last_batch, dict(self._tasks)
             try:
                 places = [self._stores(part, place, batch) for place in range(description.partitions)]
             except StateError:
@@ -55,7 +63,7 @@ class StoredState:
                 is_old = (
                     bool(held) or batch != self.last_batch or self._checkpoint.description() != description
                 )
-                self._places.clear()
+                self._forget()
                 if not is_old:
                     raise
                 continue
@@ -77,21 +85,25 @@ class StoredState:
                 raise CheckpointError(
                     f"{self._checkpoint.path} has the state of another version of {self._app.name}, with other stores"
                 )
-            self._places.clear()  # Another number of partitions, or other directories.
+            self._forget()  # Another number of partitions, or other directories.
             self._description = found
+            parts = sum(part.is_placed for part in self._app.topology.parts())
+            self._memory = ReadersMemory(found.partitions * parts, self._memory_mb, self._local_state)
         return found
+
+    def _forget(self) -> None:
+        for task in self._tasks.values():
+            task.close()
+        self._tasks.clear()
 
     def _stores(self, part: SubTopology, place: int, batch: int) -> dict[str, Store]:
         assert self._description is not None, "checked before"
-        files = files_of_task(self._checkpoint, self._description, part.number, place)
-        held = self._places.pop((part.number, place), None)
-        if held is not None and held[0].number <= batch:
-            version, stores = held
-            version = files.catch_up(version, batch, stores)
-        else:
-            stores = self._app.topology.made_stores(part)
-            version = files.load(batch, stores) if batch != NOTHING else EMPTY
-        for store in stores.values():
-            store.take_changes()
-        self._places[part.number, place] = version, stores
-        return stores
+        task = self._tasks.get((part.number, place))
+        if task is None:
+            task = StoredTask(
+                lambda: self._app.topology.made_stores(part),
+                files_of_task(self._checkpoint, self._description, part.number, place),
+                self._memory,
+            )
+            self._tasks[part.number, place] = task
+        return task.at(batch)

@@ -4,6 +4,7 @@ Keeps true: a row is in the partition that its record key chooses. The new state
             description names it; the old state is removed after that. So after a crash there is one complete state.
 Refused:    stores whose rows are not partitioned by their record keys; keys whose original bytes are not known (JSON);
             an unfinished last batch, because its results depend on the partitions.
+Memory:     of each partition's rows only some are in memory, and the others on this machine's disk.
 Changed:    every partition continues with the smallest stream time of all old partitions. So no window closes earlier
             than before, and a record that was late in one partition may now count. The numbers that operators give to
             records continue after the greatest one of all old partitions.
@@ -11,16 +12,30 @@ Changed:    every partition continues with the smallest stream time of all old p
 
 from __future__ import annotations
 
+import marshal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import BinaryIO
 
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.checkpoint_copy import describe
 from felice.pipelines.streams.on_spark.directory import Checkpoint, CheckpointError, Description
 from felice.pipelines.streams.on_spark.places import place_at
-from felice.pipelines.streams.on_spark.state import NOTHING, files_of_task
-from felice.pipelines.streams.stores import Clocks, Rows, Store
+from felice.pipelines.streams.on_spark.state import (
+    NOTHING,
+    Changes,
+    files_of_task,
+    latest_time,
+)
+from felice.pipelines.streams.on_spark.stored_task import ReadersMemory, StoredTask
+from felice.pipelines.streams.stores import Clocks, Row, Rows, Store
 from felice.pipelines.streams.topology import SubTopology
 from felice.records.kernels import murmur2
+
+_HELD_ROWS = 10_000
+"""Of each new task in memory."""
 
 
 def rescale(app: App, checkpoint: Checkpoint, description: Description, partitions: int) -> Description:
@@ -55,32 +70,75 @@ def _deal_out(
     before: Description,
     after: Description,
 ) -> None:
-    new = [app.topology.made_stores(part) for _ in range(after.partitions)]
-    for place in range(before.partitions):
-        stores = app.topology.made_stores(part)
-        files_of_task(checkpoint, before, part.number, place).load(version, stores)
-        for name, store in stores.items():
-            if isinstance(store, Clocks):
-                _continue([made[name] for made in new], store)
-            else:
-                _move(store, place, before.partitions, [made[name] for made in new])
-    for place, stores in enumerate(new):
-        files_of_task(checkpoint, after, part.number, place).write_first(version, stores)
+    memory = ReadersMemory(1)
+    with ExitStack() as stack:
+        new = [_NewTask(stack.enter_context(tempfile.TemporaryFile())) for _ in range(after.partitions)]
+        clocks = [
+            {name: one for name, one in app.topology.made_stores(part).items() if isinstance(one, Clocks)}
+            for _ in new
+        ]
+        for place in range(before.partitions):
+            files = files_of_task(checkpoint, before, part.number, place)
+            old = StoredTask(lambda: app.topology.made_stores(part), files, memory)
+            for name, store in old.at(version).items():
+                if isinstance(store, Clocks):
+                    _continue([made[name] for made in clocks], store)
+                else:
+                    _move(store, place, before.partitions, new)
+            old.close()
+        for place, (task, times) in enumerate(zip(new, clocks, strict=True)):
+            rows = task.count + sum(len(store.rows) for store in times.values())
+            files = files_of_task(checkpoint, after, part.number, place)
+            files.write_rows(version, task.rows(times), rows, latest_time(times))
 
 
-def _move(store: Store, place: int, places: int, targets: list[Store]) -> None:
-    if store.placed is Rows.EVERYWHERE:
-        for target in targets:
-            target.load(store.rows.items())
-        return
+class _NewTask:
+    """The rows of a task of the new state, in a temporary file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._held: list[Row] = []
+        self._store = ""
+        self.count = 0
+
+    def add(self, store: str, row: Row) -> None:
+        """One more row."""
+        if store != self._store or len(self._held) == _HELD_ROWS:
+            self._write()
+            self._store = store
+        self._held.append(row)
+        self.count += 1
+
+    def rows(self, clocks: Mapping[str, Store]) -> Iterator[Changes]:
+        """All rows, some at a time."""
+        yield {name: list(store.rows.items()) for name, store in clocks.items()}
+        self._write()
+        end = self._file.tell()
+        self._file.seek(0)
+        while self._file.tell() < end:
+            store, rows = marshal.load(self._file)
+            yield {store: rows}
+
+    def _write(self) -> None:
+        if self._held:
+            marshal.dump((self._store, self._held), self._file)
+            self._held = []
+
+
+def _move(store: Store, place: int, places: int, targets: list[_NewTask]) -> None:
     for key, row in store.rows.items():
-        owner = store.owner(key)
-        if owner is None or murmur2(owner) % places != place:
-            raise CheckpointError(
-                f"store {store.name!r} has a row {key!r} whose record key is not known, so its partitions cannot be "
-                "changed; reset the application, and start it with another number"
-            )
-        targets[murmur2(owner) % len(targets)].load([(key, row)])
+        if store.placed is Rows.EVERYWHERE:
+            owners = targets if place == 0 else []  # Each partition has all of them.
+        else:
+            owner = store.owner(key)
+            if owner is None or murmur2(owner) % places != place:
+                raise CheckpointError(
+                    f"store {store.name!r} has a row {key!r} whose record key is not known, so its partitions cannot "
+                    "be changed; reset the application, and start it with another number"
+                )
+            owners = [targets[murmur2(owner) % len(targets)]]
+        for target in owners:
+            target.add(store.name, (key, row))
 
 
 def _continue(targets: list[Store], clocks: Clocks) -> None:

@@ -10,7 +10,8 @@ Keeps true: version n is the state after batch n. It is read from the newest bas
             file.
 Where:      `N.delta`, `N.base` and `N.FIRST-MARK.piece` in a directory of the task, at a place that all workers
             share; the last piece of a base is `N.FIRST-MARK.last`. A file is a header (magic, format version, CRC-32C
-            of the rest, identity, number of rows, stream time) and the compressed changes of each store.
+            of the rest, identity, number of rows, stream time) and the compressed changes of each store, some rows
+            at a time: neither who writes a file nor who reads it has all of its rows in memory.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
@@ -37,9 +39,14 @@ from felice.pipelines.streams.stores import NEVER, Clocks, Numbers, Row, Store
 from felice.pipelines.streams.telling import shown
 
 MAGIC = b"FLST"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 PACKED_KEYS = 2
-"""The format whose rows are found by packed keys instead of their bytes; it is read, too."""
+"""The first format that is read: its rows are found by packed keys instead of their bytes. The next one has the same
+files as this one, with all changes at a time."""
+BYTES_PER_ROW = 220
+"""What a row takes in memory besides its bytes in a file, about: objects of Python, and its place in a dict."""
+ROWS_AT_ONCE = 50_000
+_READ_BYTES = 1 << 20
 BATCHES_PER_BASE = 10
 KEPT_BASES = 2
 _HEADER = struct.Struct(">4sBI")
@@ -115,7 +122,7 @@ class StateFiles:
             self._place.remove(
                 f"{number}.base"
             )  # Of the same batch, when it ran before with its rows in memory.
-        version = self._write(f"{number}.delta", number, changes, stores)
+        version = self._write(f"{number}.delta", number, [changes], stores)
         if is_due and with_base:
             self._write(f"{number}.base", number, _all_rows(stores), stores)
             self._remove_older()
@@ -127,7 +134,7 @@ class StateFiles:
         """Write a part of a version's rows. The pieces of a base have all rows, each of its own version: `base` is
         the number of the first one's version, and what makes it unique.
         """
-        self._write(f"{number}.{base}.{'last' if is_last else 'piece'}", number, rows, stores)
+        self._write(f"{number}.{base}.{'last' if is_last else 'piece'}", number, [rows], stores)
         if is_last:
             self._remove_older()
 
@@ -143,8 +150,12 @@ class StateFiles:
 
     def write_first(self, number: int, stores: Mapping[str, Store]) -> Version:
         """Write a version that no version of this directory comes before."""
-        self._write(f"{number}.base", number, _all_rows(stores), stores)
-        return self._write(f"{number}.delta", number, {}, stores)
+        return self.write_rows(number, _all_rows(stores), _rows_of(stores), latest_time(stores))
+
+    def write_rows(self, number: int, changes: Iterable[Changes], rows: int, stream_time: int) -> Version:
+        """`write_first` of so many rows that are given some at a time."""
+        self._write_file(f"{number}.base", number, changes, rows, stream_time)
+        return self._write_file(f"{number}.delta", number, (), rows, stream_time)
 
     def remove_all(self) -> None:
         """Remove the files."""
@@ -160,6 +171,14 @@ class StateFiles:
         base = _Base.newest(names, newest)
         kept = [size for number, size in _numbered(names)["delta"].items() if number > base.first]
         return Size(rows, sum(kept) + sum(names[name] for _, name in base.files), stream_time)
+
+    def rows(self, number: int) -> int:
+        """How many rows a version has; 0 if its file was removed, or is damaged: whoever loads it says so."""
+        try:
+            about = self._about(number)
+        except FileNotFoundError:
+            return 0
+        return 0 if about is None else about[1]
 
     def identity(self, number: int) -> int | None:
         """The identity of the delta of a version; None if it was removed, or is damaged: whoever loads it says so."""
@@ -179,8 +198,7 @@ class StateFiles:
         version = Version(base.first, 0)
         for at, name in base.files:
             version = self._deltas(version, at, stores, lambda _: after_each(EMPTY))
-            self._apply(name, stores)
-            after_each(EMPTY)
+            self._apply(name, stores, lambda: after_each(EMPTY))
         return self.catch_up(version, number, stores, after_each)
 
     def catch_up(
@@ -209,13 +227,17 @@ class StateFiles:
         about = self._place.read(f"{number}.delta", _HEADER.size + _ABOUT.size)[_HEADER.size :]
         return None if len(about) < _ABOUT.size else _ABOUT.unpack(about)
 
-    def _apply(self, name: str, stores: dict[str, Store]) -> int:
-        identity, version, changes = self._read(name)
-        for store, rows in changes.items():
-            stores[store].load(_upgraded(stores[store], rows) if version == PACKED_KEYS else rows)
+    def _apply(
+        self, name: str, stores: dict[str, Store], after_some: Callable[[], None] = lambda: None
+    ) -> int:
+        identity, version, some_at_a_time = self._read(name)
+        for changes in some_at_a_time:
+            for store, rows in changes.items():
+                stores[store].load(_upgraded(stores[store], rows) if version == PACKED_KEYS else rows)
+            after_some()
         return identity
 
-    def _read(self, name: str) -> tuple[int, int, Changes]:
+    def _read(self, name: str) -> tuple[int, int, Iterator[Changes]]:
         where = self._place.where(name)
         try:
             data = self._place.read(name)
@@ -227,30 +249,52 @@ class StateFiles:
         if len(data) < _HEADER.size:
             raise StateError(f"{where} is damaged")
         magic, version, checksum = _HEADER.unpack_from(data)
-        if magic == MAGIC and version not in (PACKED_KEYS, FORMAT_VERSION):
+        if magic == MAGIC and not PACKED_KEYS <= version <= FORMAT_VERSION:
             raise StateError(
-                f"{where} has format {version}; this release of Felice reads formats {PACKED_KEYS} and "
+                f"{where} has format {version}; this release of Felice reads formats {PACKED_KEYS} to "
                 f"{FORMAT_VERSION}"
             )
         rest = memoryview(data)[_HEADER.size :]
         if magic != MAGIC or crc32c(rest) != checksum:
             raise StateError(f"{where} is damaged")
         identity, _, _ = _ABOUT.unpack_from(rest)
-        plain = lz4.frame.decompress(rest[_ABOUT.size :])
-        changes: Changes = _Plain(io.BytesIO(plain)).load()
-        self._see(changes, len(plain))
-        return identity, version, changes
+        return identity, version, self._seen(rest[_ABOUT.size :])
 
-    def _write(self, name: str, number: int, changes: Changes, stores: Mapping[str, Store]) -> Version:
+    def _seen(self, compressed: memoryview) -> Iterator[Changes]:
+        with lz4.frame.LZ4FrameFile(io.BytesIO(compressed)) as plain:
+            file = io.BufferedReader(plain, _READ_BYTES)
+            unpickler, read = _Plain(file), 0
+            while file.peek(1):
+                changes: Changes = unpickler.load()
+                read, before = file.tell(), read
+                self._see(changes, read - before)
+                yield changes
+
+    def _write(
+        self, name: str, number: int, changes: Iterable[Changes], stores: Mapping[str, Store]
+    ) -> Version:
+        return self._write_file(name, number, changes, _rows_of(stores), latest_time(stores))
+
+    def _write_file(
+        self, name: str, number: int, some_at_a_time: Iterable[Changes], rows: int, stream_time: int
+    ) -> Version:
         identity = secrets.randbits(63) + 1
-        rows = sum(len(store.rows) for store in stores.values())
 
         def write(file: BinaryIO) -> None:
             file.write(bytes(_HEADER.size))
-            checksum, size = _write_body(file, _ABOUT.pack(identity, rows, _stream_time(stores)), changes)
-            self._see(changes, size)
+            about = _ABOUT.pack(identity, rows, stream_time)
+            file.write(about)
+            compressed = _Compressed(file, crc32c(about))
+            # Without references between values: few are shared, and to look for them takes long.
+            pickler = _OnlyPlain(compressed, protocol=5)
+            pickler.fast = True
+            for changes in some_at_a_time:
+                before = compressed.size
+                pickler.dump(changes)
+                self._see(changes, compressed.size - before)
+            compressed.end()
             file.seek(0)
-            file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, checksum))
+            file.write(_HEADER.pack(MAGIC, FORMAT_VERSION, compressed.checksum))
 
         self._place.put(name, f"{identity:x}", write)
         return Version(number, identity)
@@ -338,20 +382,6 @@ class _Compressed:
         self._file.write(data)
 
 
-def _write_body(file: BinaryIO, about: bytes, changes: Changes) -> tuple[int, int]:
-    """Write what follows the header; returns its checksum, and the size of the changes.
-
-    A pickle without references between its values: few values are shared, and to look for them takes long.
-    """
-    file.write(about)
-    compressed = _Compressed(file, crc32c(about))
-    pickler = _OnlyPlain(compressed, protocol=5)
-    pickler.fast = True
-    pickler.dump(changes)
-    compressed.end()
-    return compressed.checksum, compressed.size
-
-
 def _upgraded(store: Store, rows: list[Row]) -> Iterator[Row]:
     """Rows of the format before this one. Keys that have no bytes, such as NaN in JSON, are left out."""
     for row in rows:
@@ -359,11 +389,18 @@ def _upgraded(store: Store, rows: list[Row]) -> Iterator[Row]:
             yield store.upgraded(row)
 
 
-def _all_rows(stores: Mapping[str, Store]) -> Changes:
-    return {name: list(store.rows.items()) for name, store in stores.items()}
+def _all_rows(stores: Mapping[str, Store]) -> Iterator[Changes]:
+    for name, store in stores.items():
+        rows = iter(store.rows.items())
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            yield {name: some}
 
 
-def _stream_time(stores: Mapping[str, Store]) -> int:
+def _rows_of(stores: Mapping[str, Store]) -> int:
+    return sum(len(store.rows) for store in stores.values())
+
+
+def latest_time(stores: Mapping[str, Store]) -> int:
     """The greatest time of a clock. Not counted: numbers of records, and the time past `LATEST_MS` of a join that waits
     for no record.
     """

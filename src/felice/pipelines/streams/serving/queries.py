@@ -12,16 +12,21 @@ import heapq
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.directory import Checkpoint
+from felice.pipelines.streams.on_spark.large_state import STATE_MEMORY_MB
 from felice.pipelines.streams.on_spark.queries import StoredState
 from felice.pipelines.streams.record import Timestamped, Windowed
 from felice.pipelines.streams.serving.texts import key_of, plain
 from felice.pipelines.streams.topology import Topology
 from felice.pipelines.streams.views import StoreView, is_between
+from felice.pipelines.streams.window_stores import FIRST_START, LAST_START
 
 MOST_ROWS, DEFAULT_ROWS = 10_000, 100
 MOST_BYTES = 16 * 1024 * 1024
@@ -59,9 +64,18 @@ class Selection:
 class Queries:
     """Reads the stores of an application."""
 
-    def __init__(self, app: App, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self,
+        app: App,
+        checkpoint: Checkpoint,
+        *,
+        state_memory_mb: int = STATE_MEMORY_MB,
+        local_state: Path | None = None,
+    ) -> None:
         self.app, self.checkpoint = app, checkpoint
-        self._state = StoredState(app, checkpoint.path)
+        self._state = StoredState(
+            app, checkpoint.path, state_memory_mb=state_memory_mb, local_state=local_state
+        )
         self._shapes = dict(_readable_stores(app.topology))
         self._thread = ThreadPoolExecutor(1, "state")
 
@@ -85,14 +99,11 @@ class Queries:
             key = key_of(wanted.key, view.key_format)
             row = view.entry(key)
             return Found(view.batch, [] if row is None else [_shown(key, row)], None)
-        keys = heapq.nsmallest(limit + 1, _keys(view, wanted.after, matches), key=lambda one: one[0])
         rows: list[dict[str, Any]] = []
         size = 0
-        for place, key in keys:
+        for place, key, row in islice(_candidates(view, wanted, matches, limit + 1), limit + 1):
             if len(rows) == limit or size > MOST_BYTES:
                 return Found(view.batch, rows, place.hex())
-            row = view.entry(key)
-            assert row is not None, "only this thread changes the rows"
             rows.append(_shown(key, row))
             size += len(json.dumps(rows[-1]))
         return Found(view.batch, rows, None)
@@ -112,11 +123,31 @@ def _readable_stores(topology: Topology) -> Iterator[tuple[str, str]]:
             yield name, topology.shape_of(name)
 
 
-def _keys(view: StoreView, after: bytes, matches: Callable[[Any], bool]) -> Iterator[tuple[bytes, Any]]:
-    for key, _ in view.entries():
-        place = view.place_of(key)
-        if place >= after and matches(key):
-            yield place, key
+def _candidates(
+    view: StoreView, wanted: Selection, matches: Callable[[Any], bool], count: int
+) -> Iterator[tuple[bytes, Any, Timestamped]]:
+    """The first rows that are wanted, at least so many, with their places, in order."""
+    if view.is_in_order:
+        # Equal bytes in front of all that is wanted: rows before and behind them need not be read.
+        common = b"" if wanted.prefix is None else _prefix(wanted.prefix, view)
+        for place, key, row in view.entries_from(max(wanted.after, common)):
+            if not place.startswith(common):
+                return
+            if matches(key):
+                yield place, key, row
+        return
+    if wanted.key is not None:
+        from_ms, to_ms = (_or(wanted.from_ms, FIRST_START), _or(wanted.to_ms, LAST_START))
+        rows = view.entries_of(key_of(wanted.key, view.key_format), from_ms, to_ms)
+    else:
+        rows = view.entries()
+    placed = ((view.place_of(key), key, row) for key, row in rows)
+    chosen = (one for one in placed if one[0] >= wanted.after and matches(one[1]))
+    yield from heapq.nsmallest(count, chosen, key=itemgetter(0))
+
+
+def _or(given: int | None, otherwise: int) -> int:
+    return otherwise if given is None else given
 
 
 def _matcher(view: StoreView, wanted: Selection) -> Callable[[Any], bool]:

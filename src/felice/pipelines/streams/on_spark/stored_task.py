@@ -1,0 +1,118 @@
+"""The stores of one task, as a process reads them that does not run the task.
+
+Keeps true: nothing is written to the checkpoint. Rows that would take too much memory are in RocksDB, in a directory
+            that belongs to this reader.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+from felice.pipelines.errors import PlainError
+from felice.pipelines.streams.on_spark.large_state import MIB, STATE_MEMORY_MB, Directory, LargeState
+from felice.pipelines.streams.on_spark.state import BYTES_PER_ROW, EMPTY, NOTHING, StateFiles, Version
+from felice.pipelines.streams.stores import Store
+
+
+class ReadersMemory:
+    """The memory and the disk that the tasks of one reader share."""
+
+    def __init__(
+        self, tasks: int, state_memory_mb: int = STATE_MEMORY_MB, local_state: Path | None = None
+    ) -> None:
+        if state_memory_mb < 1:
+            raise PlainError(f"state_memory_mb is {state_memory_mb}, but must be at least 1")
+        self.task_bytes = state_memory_mb * MIB // (tasks or 1)
+        self._below, self._made = local_state, 0
+        self._directory: Path | None = None
+
+    def directory(self) -> Path:
+        """A new directory. It is removed at the end of the process, or with this object."""
+        if self._directory is None:
+            if self._below is not None:
+                self._below.mkdir(parents=True, exist_ok=True)
+            self._directory = Path(tempfile.mkdtemp(prefix="felice-state-", dir=self._below))
+            weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        self._made += 1
+        return self._directory / str(self._made)
+
+
+class _Own(Directory):
+    """A directory that only this reader knows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def release(self) -> None:
+        """Remove it: a later reader begins with the checkpoint."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class StoredTask:
+    """The stores of a task, at one version after the other."""
+
+    def __init__(
+        self, make_stores: Callable[[], dict[str, Store]], files: StateFiles, memory: ReadersMemory
+    ) -> None:
+        self._make_stores, self._files, self._memory = make_stores, files, memory
+        self._stores: dict[str, Store] | None = None
+        self._version = EMPTY
+        self._large: LargeState | None = None
+        self._kept: dict[str, Store] = {}
+        """The stores whose rows are there."""
+
+    def at(self, number: int) -> dict[str, Store]:
+        """The stores with this version. Raises `StateError` if its files are not there, and begins anew then.
+
+        They stay the same objects from one version to the next.
+        """
+        stores = self._stores
+        if stores is None or self._version.number != number:
+            self._stores = None  # Half of a version is none.
+            stores = self._later(stores, number) or self._loaded(number)
+            for store in stores.values():
+                store.forget_changes()
+            self._stores = stores
+        self._reach(self._version)
+        return stores
+
+    def _later(self, stores: dict[str, Store] | None, number: int) -> dict[str, Store] | None:
+        """The stores that it has, with a later version; None if they must be read anew."""
+        if (
+            stores is None
+            or self._version.number > number
+            or (self._large is None and self._is_large(number))
+        ):
+            return None
+        self._version = self._files.catch_up(self._version, number, stores, self._reach)
+        return stores
+
+    def _loaded(self, number: int) -> dict[str, Store]:
+        self.close()
+        stores = self._make_stores()
+        if self._is_large(number):
+            self._large, self._kept = LargeState(_Own(self._memory.directory())), stores
+            self._large.keep(stores)
+        if number != NOTHING:
+            self._version = self._files.load(number, stores, self._reach)
+        return stores
+
+    def _is_large(self, number: int) -> bool:
+        return self._files.rows(number) * BYTES_PER_ROW > self._memory.task_bytes
+
+    def close(self) -> None:
+        """Give memory and disk back. The stores must no longer be used."""
+        if self._large is not None:
+            self._large.close()
+        self._stores = self._large = None
+        self._kept = {}
+        self._version = EMPTY
+
+    def _reach(self, version: Version) -> None:
+        """Rows that were read, and changes that were not written yet, are in memory: only some of them."""
+        if self._large is not None:
+            self._large.reach(version, self._kept)
