@@ -17,7 +17,7 @@ from felice.pipelines.streams.operators.table import ToStream
 from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.tables import table_from
-from felice.pipelines.streams.topology import Node, TopologyError
+from felice.pipelines.streams.topology import Node, TopologyError, is_chosen
 
 
 class TableSide(NamedTuple):
@@ -33,6 +33,7 @@ def records_behind(scope: Scope, records: Joined, others: Sequence[Node]) -> Nod
     topology = scope.topology
     if not any(topology.feeds(records.node, other) for other in others):
         return records.node
+    _check_placed(records.node, others)
     # Without the repartition a record would be used at once, before all that comes of it on other ways.
     return scope.repartition(
         records.node, topology.automatic_name("again"), records.key, records.value, is_early=True
@@ -50,7 +51,18 @@ def rows_behind(scope: Scope, rows: TableSide, other: Node) -> TablePlan:
             f"{plan.node.name} is {kind} table that comes before {other.name}, and {kind} table cannot be copied "
             "behind it; write the table to a topic with to(...), and read the topic with app.table(...)"
         )
+    _check_placed(plan.node, [other])
     name = topology.automatic_name("copy")
     changes = topology.operator("to-stream", lambda stores: ToStream(), plan.node)
     copies = scope.repartition(changes, name, rows.key, rows.value, is_table=True)
     return table_from(scope, copies, rows.key, rows.value, f"{name}-store")
+
+
+def _check_placed(node: Node, others: Sequence[Node]) -> None:
+    """The repartition between them places records by their keys; a function that chooses partitions may not."""
+    for one in (node, *others):
+        if is_chosen(one):
+            raise TopologyError(
+                f"{node.name} comes before {others[0].name}, and a function chooses the partitions of {one.name}: they "
+                "cannot be used together. Write the records to a topic with to(...), and read the topic with the App"
+            )

@@ -16,6 +16,7 @@ from felice.pipelines.streams.task import (
     Task,
     TopicRecord,
     records_of,
+    take_partition,
     with_event_time,
     without_partition,
 )
@@ -244,7 +245,11 @@ class TestDriver:
         self, record: TopicRecord, formats: TopicFormats, read_at: RecordMetadata | None
     ) -> Iterator[TopicRecord]:
         is_everywhere = formats.is_global
+        chosen, headers = take_partition(record.headers)
+        record = record._replace(headers=headers)
         partition = 0 if is_everywhere else self._partition(record.key)
+        if chosen is not None and not is_everywhere:
+            partition = chosen % self._partitions
         place = formats.name, record.topic, partition
         offset = self._offsets[place]
         self._offsets[place] += 1

@@ -8,7 +8,14 @@ from typing import Any, Protocol
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format, format_of
-from felice.pipelines.streams.topology import Node, TopicFormats, Topology, TopologyError, policy_behind
+from felice.pipelines.streams.topology import (
+    ChoosePartition,
+    Node,
+    TopicFormats,
+    Topology,
+    TopologyError,
+    policy_behind,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +88,11 @@ class Scope:
         is_table: bool = False,
         is_copy: bool = False,
         is_early: bool = False,
+        partition_of: ChoosePartition | None = None,
     ) -> Node:
-        """The node's records, placed by their keys. See `TopicFormats` for what a repartition may be."""
+        """The node's records, placed by their keys or by a function. See `TopicFormats` for what a repartition may
+        be.
+        """
         topic = f"{self.name}-{name}-repartition"
         formats = TopicFormats(
             topic,
@@ -93,6 +103,7 @@ class Scope:
             is_table=is_table,
             is_copy=is_copy,
             is_early=is_early,
+            partition_of=partition_of,
         )
         self.topology.sink(formats, node)
         return self.topology.source(formats)

@@ -66,6 +66,7 @@ from felice.pipelines.streams.tables import computed, each_batch, keep_in_store,
 from felice.pipelines.streams.topology import (
     CHOSEN_TOPIC,
     FAIL,
+    ChoosePartition,
     Node,
     OnBadRecord,
     TopicFormats,
@@ -265,10 +266,16 @@ class Stream:
             node = self.scope.repartition(keyed, place, self.key_format, self.value_format)
         return table_of(self.scope, node, self.key_format, self.value_format, name)
 
-    def repartition(self, *, name: str | None = None) -> Stream:
-        """The records after a repartition by key. Operators that need a repartition add it themselves."""
+    def repartition(self, *, name: str | None = None, partition: ChoosePartition | None = None) -> Stream:
+        """The records after a repartition by key. Operators that need a repartition add it themselves.
+
+        `partition` is a function of key and value that returns a number: its remainder by the number of partitions is
+        the partition. With None, and without the function, the key chooses it. Records of one key belong in one
+        partition, and in a join in that of the other side: what follows does not see the rows of others.
+        """
         place = name or self.scope.topology.automatic_name("repartition")
-        node = self.scope.repartition(self.node, place, self.key_format, self.value_format)
+        formats = self.key_format, self.value_format
+        node = self.scope.repartition(self.node, place, *formats, partition_of=partition)
         return Stream(self.scope, node, self.key_format, self.value_format)
 
     def process(
@@ -361,7 +368,7 @@ class Stream:
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
-        partition: Callable[[Any, Any], int | None] | None = None,
+        partition: ChoosePartition | None = None,
         on_bad_record: OnBadRecord = FAIL,
     ) -> None:
         """Write the records to a topic, in the stream's formats unless others are given.
@@ -557,7 +564,7 @@ class Table:
         *,
         key: str | Format | None = None,
         value: str | Format | None = None,
-        partition: Callable[[Any, Any], int | None] | None = None,
+        partition: ChoosePartition | None = None,
         on_bad_record: OnBadRecord = FAIL,
     ) -> None:
         """Write each change to a topic, null for a deletion. The arguments are those of `Stream.to`."""

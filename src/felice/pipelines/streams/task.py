@@ -606,9 +606,18 @@ def with_partition(record: TopicRecord, number: object) -> TopicRecord:
     return record._replace(headers=((PARTITION, number.to_bytes(8, "little")), *record.headers))
 
 
+def take_partition(headers: Headers) -> tuple[int | None, Headers]:
+    """The number that chooses the partition, if there is one, and the headers without it."""
+    if not headers or headers[0][0] != PARTITION:
+        return None, headers
+    written = headers[0][1]
+    assert written is not None, "`with_partition` wrote a number"
+    return int.from_bytes(written, "little"), headers[1:]
+
+
 def without_partition(headers: Headers) -> Headers:
     """The headers of a record as its reader sees them."""
-    return headers[1:] if headers and headers[0][0] == PARTITION else headers
+    return take_partition(headers)[1]
 
 
 def records_of(sent: Sent) -> list[TopicRecord]:

@@ -45,6 +45,8 @@ class DeadLetters:
 
 
 OnBadRecord = str | DeadLetters
+ChoosePartition = Callable[[Any, Any], int | None]
+"""(key, value) -> a number that chooses the partition"""
 EARLIEST, LATEST = "earliest", "latest"
 Start = str | int | timedelta
 """EARLIEST, LATEST, milliseconds since 1970, or how long before the first start (KIP-1106)."""
@@ -83,8 +85,10 @@ class TopicFormats:
     """Of an input: a regular expression. All topics that match it are read, and `topic` stands for them."""
     number: int = 0
     """Of an input: how many inputs with this topic were made before it."""
-    partition_of: Callable[[Any, Any], int | None] | None = None
-    """Of an output: returns a number n. The record goes to partition n modulo partitions; None: the key chooses."""
+    partition_of: ChoosePartition | None = None
+    """Of an output or a repartition: returns a number n. The record goes to partition n modulo partitions; with None,
+    the key chooses.
+    """
 
     def __post_init__(self) -> None:
         for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):
@@ -180,6 +184,12 @@ def policy_behind(node: Node) -> OnBadRecord:
     sources = [one.source for one in reached([node], lambda one: one.parents) if one.source is not None]
     policies = {source.on_error for source in sources}
     return policies.pop() if len(policies) == 1 else FAIL
+
+
+def is_chosen(node: Node) -> bool:
+    """Whether a function has chosen the task in which a node gets its records."""
+    sources = (one.source for one in reached([node], lambda one: one.parents))
+    return any(one is not None and one.is_repartition and one.partition_of is not None for one in sources)
 
 
 def reached(nodes: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:

@@ -161,3 +161,14 @@ def test_keys_whose_bytes_are_not_known_are_refused_and_nothing_changes(tmp_path
         rescale(app, checkpoint, before, 3)
     assert checkpoint.description() == before
     TasksInMemory(app, 2).load(checkpoint, VERSION)
+
+
+def test_rows_in_partitions_that_a_function_chose_stay_there(tmp_path: Path) -> None:
+    app = App("scaled", value="string")
+    chosen = app.stream("in").repartition(name="chosen", partition=lambda key, value: 0)
+    chosen.group_by_key().count(name="counts")
+    with pytest.raises(
+        CheckpointError,
+        match="a function chooses the partitions of scaled-chosen-repartition, so those of the stores",
+    ):
+        rescaled(TasksInMemory(app, 2), tmp_path, 3)

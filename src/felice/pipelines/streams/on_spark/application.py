@@ -19,7 +19,14 @@ from felice.pipelines.streams.on_spark.modules import SentModule, install
 from felice.pipelines.streams.on_spark.rows import OUT, SUB_BITS
 from felice.pipelines.streams.record import Headers, RecordMetadata
 from felice.pipelines.streams.stores import Store
-from felice.pipelines.streams.task import StreamsError, Task, TopicRecord, event_times, with_event_time
+from felice.pipelines.streams.task import (
+    StreamsError,
+    Task,
+    TopicRecord,
+    event_times,
+    take_partition,
+    with_event_time,
+)
 from felice.pipelines.streams.topology import TopicFormats, Topology
 from felice.records.kernels import murmur2
 
@@ -157,6 +164,17 @@ class Application:
         if self._formats[record.topic].is_global:
             return range(places)
         return (place_of_key(record.key, places, otherwise),)
+
+    def addressed(
+        self, sent: TopicRecord, places: int, origin: str, seq: int
+    ) -> tuple[int, int, str, int, TopicRecord]:
+        """A record that a part without state sent, as a row: the part that reads it, and its place there."""
+        part, place = self.reader_of(sent.topic), place_of_key(sent.key, places, seq)
+        if part != OUT:
+            number, headers = take_partition(sent.headers)
+            if number is not None:
+                place, sent = number % places, sent._replace(headers=headers)
+        return part, place, origin, seq, sent
 
     def metadata(self, topic: str, rows: pa.Table, number: int) -> RecordMetadata | None:
         """Where the record of a row was read; None behind a repartition."""

@@ -45,6 +45,8 @@ def rescale(app: App, checkpoint: Checkpoint, description: Description, partitio
         raise CheckpointError(
             f"batch {planned} of {app.name} is planned and not done; finish it first: felice run FILE --until-caught-up"
         )
+    for part in app.topology.parts():
+        _check_placed_by_key(part)
     changed = replace(description, partitions=partitions, state=_next(description.state))
     # What an attempt before this one left.
     place_at(checkpoint.state_location(changed)).remove_all()
@@ -60,6 +62,15 @@ def rescale(app: App, checkpoint: Checkpoint, description: Description, partitio
 def _next(state: str) -> str:
     name, _, number = state.rpartition("-")
     return f"{name}-{int(number) + 1}"
+
+
+def _check_placed_by_key(part: SubTopology) -> None:
+    chosen = [one.topic for one in part.sources if one.is_repartition and one.partition_of is not None]
+    if chosen and part.stores:
+        raise CheckpointError(
+            f"a function chooses the partitions of {chosen[0]}, so those of the stores {', '.join(part.stores)} cannot "
+            "be changed; reset the application, and start it with another number"
+        )
 
 
 def _deal_out(

@@ -15,7 +15,7 @@ import pyarrow as pa
 from felice.pipelines.streams.fusing import Sent
 from felice.pipelines.streams.on_spark.columns import never_null, places_of
 from felice.pipelines.streams.record import Headers
-from felice.pipelines.streams.task import TopicRecord
+from felice.pipelines.streams.task import TopicRecord, take_partition
 
 OUT = -1
 # A record of a topic may cause at most 2 to this power results; offsets use the remaining bits.
@@ -103,10 +103,14 @@ class Results:
         if len(names) > 1:
             of_names = np.fromiter(map(codes.__getitem__, topics), np.int32, size)
         key_array = pa.array(self._all.keys, pa.binary())
+        key_places = places_of(key_array, seq, places)
+        if any(headers):
+            is_inner = np.array([reader_of(topic) != OUT for topic in names])[of_names]
+            headers = _placed(headers, is_inner, key_places, places)
         lists = [_written(one) for one in headers] if any(headers) else None
         made = {
             "part": np.array([reader_of(topic) for topic in names], np.int32)[of_names],
-            "place": places_of(key_array, seq, places),
+            "place": key_places,
             "origin": pa.repeat(pa.scalar(origin), size),
             "seq": seq,
             "topic": pa.array(names, pa.string()).take(pa.array(of_names)),
@@ -116,6 +120,23 @@ class Results:
             "headers": never_null(pa.nulls(size, HEADERS)) if lists is None else lists,
         }
         return pa.RecordBatch.from_arrays([_array(made[one.name], one.type) for one in SCHEMA], schema=SCHEMA)
+
+
+def _placed(
+    headers: Sequence[Headers],
+    is_inner: np.ndarray[Any, Any],
+    place_of: np.ndarray[Any, Any],
+    places: int,
+) -> list[Headers]:
+    """The headers of rows without the partitions that a function has chosen for a repartition, which become places.
+    Those of results stay, for the sink.
+    """
+    rest = list(headers)
+    for row in np.flatnonzero(is_inner).tolist():
+        number, rest[row] = take_partition(rest[row])
+        if number is not None:
+            place_of[row] = number % places
+    return rest
 
 
 def _array(given: Any, kind: pa.DataType) -> pa.Array:

@@ -32,7 +32,6 @@ from felice.pipelines.streams.on_spark.application import (
     application_of,
     headers_of,
     partition_of,
-    place_of_key,
     source_records,
 )
 from felice.pipelines.streams.on_spark.columns import address_columns, milliseconds_of, runs_of_partitions
@@ -207,9 +206,7 @@ def _run_stateless(
     for result in _processed(task, record, metadata, where):
         # Several Spark tasks may share a topic partition: the offset orders what they send.
         seq = offset << SUB_BITS | sub
-        rows.add(
-            application.reader_of(result.topic), place_of_key(result.key, places, seq), origin, seq, result
-        )
+        rows.add(*application.addressed(result, places, origin, seq))
         sub += 1
     return sub
 
