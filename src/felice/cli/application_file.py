@@ -79,6 +79,16 @@ def _run(path: Path) -> dict[str, Any]:
         return runpy.run_path(str(path), run_name="felice_app")
     except (PlainError, TopologyError) as error:
         raise Fault(f"{path}, line {_line_of(path, error)}: {error}") from None
+    except (ValueError, TypeError) as error:
+        if not _is_refused(error):
+            raise
+        raise Fault(f"{path}, line {_line_of(path, error)}: {error}") from None
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether Felice has raised an error, and not the program or a library that the program calls."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__", "")).startswith("felice.")
 
 
 def _line_of(path: Path, error: Exception) -> int:

@@ -13,6 +13,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format, session_windowed, time_windowed, windowed_by
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, StreamAggregate
 from felice.pipelines.streams.operators.sliding import SlidingAggregate
+from felice.pipelines.streams.operators.stateless import function
 from felice.pipelines.streams.operators.windowed import SessionAggregate, WindowAggregate
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import KeyValueStore, Store
@@ -56,6 +57,8 @@ COUNT = Functions(lambda: 0, counted, lambda key, one, other: one + other)
 
 def reducing(reducer: Reducer) -> Functions:
     """The functions of `reduce`: the first value is the first aggregate, and `reducer` adds each later value."""
+
+    function(reducer, "a reducer of two values")
 
     def merge(key: Any, one: Any, other: Any) -> Any:
         return other if one is None else reducer(one, other)

@@ -27,6 +27,7 @@ from felice.pipelines.streams.topology import (
     TopicFormats,
     Topology,
     TopologyError,
+    checked_name,
     whole_name,
 )
 from felice.protocol.patterns import PatternError
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from felice.pipelines.streams.on_spark.program import RunningApp
-
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class App:
@@ -50,6 +49,8 @@ class App:
     def __init__(
         self, name: str, *, key: str | Format = "string", value: str | Format = "json", emit: str = UPDATE
     ) -> None:
+        if not isinstance(name, str) or not name:
+            raise TopologyError(f"{shown(name)} is given where the name of an App is needed")
         self.name = name
         self.scope = Scope(name, format_of(key), format_of(value), emits_batches=is_batch(emit))
 
@@ -98,7 +99,8 @@ class App:
                 )
             formats = self._formats(f"/{topic.pattern}/", key, value, on_bad_record, on_error)
             return self._stream(replace(formats, pattern=topic.pattern), ts)
-        topics = [topic] if isinstance(topic, str) else list(topic)
+        # Anything else is no list of names, and is refused as a name.
+        topics: list[Any] = [*topic] if isinstance(topic, list | tuple) else [topic]
         if not topics:
             raise TopologyError("a stream needs the name of a topic, and the list has none")
         if len(set(topics)) < len(topics):
@@ -132,10 +134,7 @@ class App:
         DataFrame in descriptions, in errors, and in the `send` of a `TestDriver`. For `ts`, `on_bad_record` and
         `on_error` see `stream`.
         """
-        if not _NAME.fullmatch(name):
-            raise TopologyError(
-                f"a DataFrame cannot be called {name!r}; use letters, digits, '.', '_' and '-'"
-            )
+        checked_name("a DataFrame", name)
         if not callable(make):
             raise TopologyError(
                 f"DataFrame {name!r}: from_df takes a function of the session, and got {shown(make)}"
@@ -198,7 +197,7 @@ class App:
         A function calls the `SideOutput` with key and value, and perhaps a timestamp and headers. The record goes out
         with the results of the same batch, exactly once. `driver.read(topic)` returns it in a test.
         """
-        formats = self._formats(topic, key, value, FAIL, FAIL)
+        formats = self._formats(checked_name("a topic", topic), key, value, FAIL, FAIL)
         self.topology.side_outputs.append(formats)
         return SideOutput(formats)
 

@@ -40,6 +40,8 @@ class TestDriver:
     def __init__(
         self, app: Described, partitions: int = 1, *, limits: Mapping[str, TopicLimits] = MappingProxyType({})
     ) -> None:
+        if partitions < 1:
+            raise TopologyError(f"a TestDriver has {partitions} partitions, but must have at least 1")
         self._app, self._partitions, self._limits = app, partitions, limits
         self._tasks = [
             [

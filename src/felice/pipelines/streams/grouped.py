@@ -28,12 +28,13 @@ from felice.pipelines.streams.apart import records_behind
 from felice.pipelines.streams.formats import JSON, Format, change_of
 from felice.pipelines.streams.joining import Joined
 from felice.pipelines.streams.operators.aggregate import Aggregator, Initializer, Reducer, TableAggregate
-from felice.pipelines.streams.operators.stateless import DropNullKeys, Pass
+from felice.pipelines.streams.operators.stateless import DropNullKeys, Pass, function
 from felice.pipelines.streams.plan import TablePlan
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import KeyValueStore
-from felice.pipelines.streams.topology import Node, OnLate, Stores, TopologyError
+from felice.pipelines.streams.telling import shown
+from felice.pipelines.streams.topology import DeadLetters, Node, OnLate, Stores, TopologyError
 from felice.pipelines.streams.windows import CalendarWindows, SessionWindows, SlidingWindows, TimeWindows
 
 TableT = TypeVar("TableT")
@@ -107,6 +108,8 @@ class OneAggregate(Aggregable[TableT]):
         value: str | Format | None = None,
     ) -> TableT:
         """An aggregate of each key and window: `aggregator(key, value, aggregate)` returns the next one."""
+        function(initializer, "an initializer without arguments")
+        function(aggregator, "an aggregator of key, value and aggregate")
         return self._aggregated(Functions(initializer, aggregator), name, value)
 
 
@@ -281,6 +284,14 @@ class GroupedTable(Grouping[TableT]):
         return self.scope.repartition(self._node, name, self.key_format, change_of(self.value_format))
 
 
+def _checked_on_late(given: OnLate) -> OnLate:
+    if given is not None and not callable(given) and not isinstance(given, DeadLetters):
+        raise TopologyError(
+            f"on_late is {shown(given)}; it must be a function of key, value and timestamp, or DeadLetters(topic)"
+        )
+    return given
+
+
 def cogroup(
     grouped: Sequence[tuple[GroupedStream[TableT], Aggregator]],
     initializer: Initializer,
@@ -296,6 +307,8 @@ def cogroup(
     With `windows` there is one aggregate for each key and window. Sessions need `merger(key, one, other)`, which joins
     the aggregates of two sessions. `on_late` is as for `GroupedStream.tumbling`.
     """
+    if not grouped:
+        raise TopologyError("cogroup: there is no grouped stream in the list")
     if isinstance(windows, SessionWindows) != (merger is not None):
         raise TopologyError("cogroup: session windows need a merger, and no other windows have one")
     inputs = [(stream, Functions(initializer, aggregator, merger)) for stream, aggregator in grouped]
@@ -334,7 +347,7 @@ def aggregated(
         for at, label, (_, functions) in zip(placed, labels, inputs, strict=True)
     ]
     for made in nodes:
-        made.on_late = kind.on_late
+        made.on_late = _checked_on_late(kind.on_late)
     node = topology.operator("cogrouped", lambda stores: Pass(), *nodes) if several else nodes[0]
     plan = TablePlan(node, store=store, closes_after_ms=kind.closes_after_ms)
     return first.made(plan, kind.keys(key), format_)

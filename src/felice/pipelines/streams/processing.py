@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.operators.records import checked_record
+from felice.pipelines.streams.operators.stateless import function
 from felice.pipelines.streams.record import (
     LATEST_MS,
     STREAM_TIME,
@@ -238,6 +239,7 @@ def processed(
     kept_key: Format | None = None,
 ) -> Node:
     """The node of a processor. With `kept_key`, the format of the keys, the processor must not change keys."""
+    function(make, "a function or class that makes a processor")
     topology = scope.topology
     label = name or topology.automatic_name("process")
     names = [topology.known_store(one) if isinstance(one, str) else one.declare(scope) for one in stores]

@@ -51,6 +51,7 @@ from felice.pipelines.streams.operators.stateless import (
     Printing,
     SelectKey,
     by,
+    function,
 )
 from felice.pipelines.streams.operators.table import (
     Compute,
@@ -63,6 +64,7 @@ from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.scope import Scope, check_same_keys
 from felice.pipelines.streams.stores import Numbers
 from felice.pipelines.streams.tables import computed, each_batch, keep_in_store, suppressed, table_from
+from felice.pipelines.streams.telling import shown as shown_value
 from felice.pipelines.streams.topology import (
     CHOSEN_TOPIC,
     FAIL,
@@ -72,7 +74,7 @@ from felice.pipelines.streams.topology import (
     TopicFormats,
     TopologyError,
 )
-from felice.pipelines.streams.windows import JoinWindows
+from felice.pipelines.streams.windows import JoinWindows, at_least
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,6 +189,12 @@ class Stream:
 
         `default` names the stream of the rest.
         """
+        if not isinstance(predicates, Mapping):
+            raise TopologyError(
+                f"branch: {shown_value(predicates)} is given where a dict of predicates is needed"
+            )
+        for predicate in predicates.values():
+            function(predicate)
         if default in predicates:
             raise TopologyError(f"branch: {default!r} is the name of a predicate's branch and of the default")
         operator = Branch(tuple(predicates.values()), default is not None)
@@ -196,6 +204,8 @@ class Stream:
 
     def merge(self, other: Stream) -> Stream:
         """The records of both streams, in the order in which they are processed."""
+        if not isinstance(other, Stream):
+            raise TopologyError(f"merge: a stream is merged with a Stream, not with {shown_value(other)}")
         check_same_keys("merge", self.key_format, other.key_format)
         nodes = self._beside(self.node, other, other.node)
         node = self.scope.topology.operator("merge", lambda stores: Pass(), *nodes)
@@ -319,6 +329,7 @@ class Stream:
         Further records of the id are dropped until stream time is more than `within_ms` later. The id is the key, or a
         field of the value, or a function of key and value. Records without id are passed.
         """
+        at_least(1, within=within_ms)
         scope, formats = self.scope, (self.key_format, self.value_format)
         store = name or scope.topology.automatic_name("dedupe")
         if by_id is None:
@@ -461,6 +472,11 @@ class Stream:
         value: str | Format | None,
         kind: JoinKind,
     ) -> Stream:
+        function(joiner, "a joiner of two values")
+        if not isinstance(other, Stream | Table | GlobalTable):
+            raise TopologyError(
+                f"join: a stream is joined with a Stream or a table, not with {shown_value(other)}"
+            )
         if (within is not None) != isinstance(other, Stream):
             raise TopologyError("join: a stream is joined `within` a window, a table without one")
         if grace_ms and not isinstance(other, Table):
@@ -651,6 +667,9 @@ class Table:
     def _suppressed(
         self, wait_ms: int, max_keys: int | None, name: str | None, *, until_closed: bool
     ) -> Table:
+        at_least(0, max_age=wait_ms)
+        if max_keys is not None and max_keys < 1:
+            raise TopologyError(f"suppress: max_keys is {max_keys}, but must be at least 1")
         if self.plan.versions_ms is not None:
             raise TopologyError("suppress: a versioned table cannot be suppressed")
         formats = self.key_format, self.value_format
@@ -688,7 +707,7 @@ class Table:
         *,
         is_left: bool,
     ) -> Table:
-        _check_joins(other)
+        _check_joins(other, joiner)
         scope = self.scope
         base = name or scope.topology.automatic_name("foreign-key-join")
         left, right = (TableSide(one.plan, one.key_format, one.value_format) for one in (self, other))
@@ -702,7 +721,7 @@ class Table:
     def _join(
         self, other: Table, joiner: Joiner, value: str | Format | None, name: str | None, kind: JoinKind
     ) -> Table:
-        _check_joins(other)
+        _check_joins(other, joiner)
         check_same_keys("join", self.key_format, other.key_format)
         left, right = (TableSide(one.plan, one.key_format, one.value_format) for one in (self, other))
         mine = rows_behind(self.scope, left, other.plan.node)
@@ -725,12 +744,15 @@ def _emitting(scope: Scope, plan: TablePlan, key: Format, value: Format) -> Tabl
     return Table(scope, plan, key, value)
 
 
-def _check_joins(other: object) -> None:
+def _check_joins(other: object, joiner: object) -> None:
+    function(joiner, "a joiner of two values")
     if isinstance(other, GlobalTable):
         raise TopologyError(
             "join: a table is joined with tables of App.table; join its changes with a global table instead: "
             "table.to_stream().join(...)"
         )
+    if not isinstance(other, Table):
+        raise TopologyError(f"join: a table is joined with a Table, not with {shown_value(other)}")
 
 
 def table_of(

@@ -21,6 +21,7 @@ from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import AnyOperator
 from felice.pipelines.streams.stores import Clocks, Store
+from felice.pipelines.streams.telling import shown
 from felice.protocol.patterns import Pattern, own_pattern
 
 CLOCKS = "clocks"
@@ -30,6 +31,20 @@ CHOSEN_TOPIC = "chosen for each record"
 
 class TopologyError(ValueError):
     """An App that cannot run; the text says which part and why."""
+
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def checked_name(what: str, name: object) -> str:
+    """The name of a store or a topic. Raises `TopologyError` for one that Kafka's topics cannot have: internal topics
+    are called after stores.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (".", ".."):
+        raise TopologyError(
+            f"{shown(name)} cannot be the name of {what}: it has 1 to 249 letters, digits, '.', '_' and '-'"
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,9 @@ class DeadLetters:
     """
 
     topic: str
+
+    def __post_init__(self) -> None:
+        checked_name("a topic of dead letters", self.topic)
 
 
 OnBadRecord = str | DeadLetters
@@ -94,6 +112,10 @@ class TopicFormats:
         for name, given in (("on_bad_record", self.on_bad_record), ("on_error", self.on_error)):
             if given not in (FAIL, SKIP) and not isinstance(given, DeadLetters):
                 raise TopologyError(f"{name} is {given!r}; it must be 'fail', 'skip' or DeadLetters(topic)")
+        if self.partition_of is not None and not callable(self.partition_of):
+            raise TopologyError(
+                f"partition is {shown(self.partition_of)}; it must be a function of key and value"
+            )
 
     def of_topic(self, topic: str) -> TopicFormats:
         """With formats that know which topic they write. DataFrames have none."""
@@ -258,6 +280,7 @@ class Topology:
 
     def source(self, formats: TopicFormats) -> Node:
         """The node that reads a topic. Each record goes to all nodes that read its topic, the first one first."""
+        _check_topic(formats)
         earlier = [node.source for node in self.nodes if node.source and node.source.topic == formats.topic]
         if earlier:
             _check_again(formats, earlier[0])
@@ -266,6 +289,7 @@ class Topology:
 
     def sink(self, formats: TopicFormats, parent: Node) -> Node:
         """A node that writes a topic."""
+        _check_topic(formats)
         return self._add(Node(self._name("sink"), sink=formats), parent)
 
     def operator(
@@ -288,7 +312,7 @@ class Topology:
         """Declare a store; its name is part of the application's state. `windows` says which windows its rows are for:
         with others, the rows are of no use.
         """
-        if name in self._stores or name == CLOCKS:
+        if checked_name("a store", name) in self._stores or name == CLOCKS:
             raise TopologyError(f"the store name {name!r} is used twice")
         self._stores[name] = make
         self._windows[name] = windows
@@ -369,6 +393,11 @@ class Topology:
 
     def feeds(self, node: Node, other: Node) -> bool:
         """Whether the sub-topology of another node reads, also through others, a repartition that a node's writes."""
+        for one in (node, other):
+            if one not in self.nodes:
+                raise TopologyError(
+                    f"{one.where} belongs to another App; Streams and Tables of one App go together"
+                )
         groups = _groups(self.nodes)
         start, end = (next(group for group in groups if one in group) for one in (node, other))
         if start is end:
@@ -468,6 +497,11 @@ class Topology:
             }
         lines += [f"  {drawn} [label={_quoted(name)}, shape=ellipse];" for drawn, name in sorted(names)]
         return "\n".join([*lines, "}"])
+
+
+def _check_topic(formats: TopicFormats) -> None:
+    if not (formats.pattern or formats.topic_of or formats.is_frame or formats.is_repartition):
+        checked_name("a topic", formats.topic)
 
 
 def _check_again(formats: TopicFormats, earlier: TopicFormats) -> None:

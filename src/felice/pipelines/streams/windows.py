@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.record import Window
+from felice.pipelines.streams.telling import shown
 
 
 def secs(number: float) -> int:
@@ -27,8 +28,11 @@ def hours(number: float) -> int:
     return mins(number * 60)
 
 
-def _at_least(least: int, **given: int) -> None:
+def at_least(least: int, **given: int) -> None:
+    """Raise `ValueError` for a time, in milliseconds, that is no whole number or too small."""
     for name, value in given.items():
+        if type(value) is not int:
+            raise ValueError(f"{name} is {shown(value)}; it must be a whole number of milliseconds")
         if value < least:
             raise ValueError(f"{name} is {value} ms, but must be at least {least}")
 
@@ -46,8 +50,8 @@ class TimeWindows:
     offset_ms: int = 0
 
     def __post_init__(self) -> None:
-        _at_least(1, size=self.size_ms, advance=self.advance_ms)
-        _at_least(0, grace=self.grace_ms)
+        at_least(1, size=self.size_ms, advance=self.advance_ms)
+        at_least(0, grace=self.grace_ms)
         if self.advance_ms > self.size_ms:
             raise ValueError(f"windows of {self.size_ms} ms that begin every {self.advance_ms} ms leave gaps")
         if not 0 <= self.offset_ms < self.advance_ms:
@@ -92,7 +96,7 @@ class CalendarWindows:
     grace_ms: int = 0
 
     def __post_init__(self) -> None:
-        _at_least(0, grace=self.grace_ms)
+        at_least(0, grace=self.grace_ms)
         if self.unit not in _LONGEST_DAYS:
             raise ValueError(f"the unit is {self.unit!r}; it must be {', '.join(_LONGEST_DAYS)}")
         try:
@@ -161,8 +165,8 @@ class SessionWindows:
     grace_ms: int = 0
 
     def __post_init__(self) -> None:
-        _at_least(1, gap=self.gap_ms)
-        _at_least(0, grace=self.grace_ms)
+        at_least(1, gap=self.gap_ms)
+        at_least(0, grace=self.grace_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ class SlidingWindows:
     grace_ms: int = 0
 
     def __post_init__(self) -> None:
-        _at_least(0, difference=self.difference_ms, grace=self.grace_ms)
+        at_least(0, difference=self.difference_ms, grace=self.grace_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ class JoinWindows:
     waits: bool = True
 
     def __post_init__(self) -> None:
-        _at_least(0, grace=self.grace_ms)
+        at_least(0, grace=self.grace_ms)
         if self.before_ms + self.after_ms < 0:
             raise ValueError("the window of the join ends before it begins")
 

@@ -122,12 +122,12 @@ def test_a_session_that_grows_is_taken_from_the_group_of_its_old_value() -> None
         lambda key, value, so_far: [*so_far, value],
         lambda key, value, so_far: [one for one in so_far if one != value],
         value="json",
-        name="by length",
+        name="by-length",
     )
     driver = TestDriver(app)
     for value, timestamp in (("a", 0), ("b", 5)):
         driver.send("in", "k", value, timestamp)
-    assert driver.table("by length") == {"1": [], "2": ["ab"]}
+    assert driver.table("by-length") == {"1": [], "2": ["ab"]}
 
 
 def test_an_outer_join_sends_no_deletion_of_a_row_that_never_was() -> None:
@@ -171,14 +171,14 @@ def test_closing_looks_only_at_the_windows_and_sessions_that_close(monkeypatch: 
         "a": app.stream("a").group_by_key().sliding(10_000).emit("final"),
         "b": app.stream("b").group_by_key().session(10_000).emit("final"),
     }.items():
-        windows.count().to(f"{topic} closed")
+        windows.count().to(f"{topic}-closed")
     driver = TestDriver(app)
     for topic in "ab":
         looked_at.clear()
         for number in range(300):
             driver.send(topic, f"k{number}", "x", 20_000 + number)
         driver.send(topic, "k", "x", 50_000)
-        assert len(driver.read(f"{topic} closed")) == 300
+        assert len(driver.read(f"{topic}-closed")) == 300
         assert len(looked_at) < 2_000
 
 
@@ -418,14 +418,14 @@ def test_an_app_describes_its_parts() -> None:
 
 
 def test_an_app_is_drawn() -> None:
-    app = App("drawn", value="string")
-    app.stream('li"nes').group_by(lambda key, value: value).count(name="counts").to("counts")
+    app = App('dra"wn', value="string")
+    app.stream("lines").group_by(lambda key, value: value).count(name="counts").to("counts")
     lines = app.dot().splitlines()
     assert lines[0] == "digraph {" and lines[-1] == "}"
     for line in (
         '    label="sub-topology 1";',
-        '    "li\\"nes" -> "0 source-0";',
-        '    "0 sink-3" -> "drawn-counts-repartition";',
+        '    "lines" -> "0 source-0";',
+        '    "0 sink-3" -> "dra\\"wn-counts-repartition";',
         '    "1 aggregate-5" -> "1 store counts" [dir=none, style=dotted];',
         '    "1 store counts" [label="counts", shape=cylinder];',
         '  "counts" [label="counts", shape=ellipse];',

@@ -144,8 +144,8 @@ def test_the_time_of_a_row_may_be_in_its_value() -> None:
 @pytest.mark.parametrize(
     ("name", "make", "message"),
     [
-        ("s3/rows", never, "cannot be called 's3/rows'"),
-        ("(wall clock)", never, "cannot be called"),
+        ("s3/rows", never, "'s3/rows' cannot be the name of a DataFrame"),
+        ("(wall clock)", never, "cannot be the name"),
         ("rows", "orders", "'rows': from_df takes a function of the session, and got 'orders'"),
     ],
 )

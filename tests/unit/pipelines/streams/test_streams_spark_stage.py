@@ -630,7 +630,7 @@ def test_results_of_the_last_part_keep_their_order(tmp_path: Path, monkeypatch: 
 def test_headers_reach_the_results_one_by_one_and_in_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    app = App("with headers", value="string")
+    app = App("with-headers", value="string")
     app.stream("passed").map_values(lambda key, value: value).to("copy")
     app.stream("placed").repartition(name="by-key").left_join(
         app.table("users"), lambda value, user: value

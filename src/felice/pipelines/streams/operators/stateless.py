@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from felice.dataclass import dataclass
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import NULL, Dropped, Step
+from felice.pipelines.streams.telling import shown
 
 KeyValueFunction = Callable[[Any, Any], Any]
+F = TypeVar("F")
+
+
+def function(given: F, what: str = "a function of key and value") -> F:
+    """What an application gave as a function. Raises `ValueError` if it is none."""
+    if not callable(given):
+        raise ValueError(f"{shown(given)} is given where {what} is needed")
+    return given
+
+
+class OfFunction:
+    """An operator whose fields are functions of the application."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        names: tuple[str, ...] = type(self).__slots__
+        for name in names:
+            function(getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(OfFunction):
     """Drops records for which the predicate is false."""
 
     predicate: KeyValueFunction
@@ -27,7 +47,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class MapValues:
+class MapValues(OfFunction):
     """Replaces the value."""
 
     function: KeyValueFunction
@@ -38,7 +58,7 @@ class MapValues:
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMapValues:
+class FlatMapValues(OfFunction):
     """Replaces the record by one for each value that the function returns."""
 
     function: KeyValueFunction
@@ -51,7 +71,7 @@ class FlatMapValues:
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(OfFunction):
     """Replaces key and value: the function returns both."""
 
     function: KeyValueFunction
@@ -62,7 +82,7 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMap:
+class FlatMap(OfFunction):
     """Replaces the record by one for each pair of key and value that the function returns."""
 
     function: KeyValueFunction
@@ -76,7 +96,7 @@ class FlatMap:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectKey:
+class SelectKey(OfFunction):
     """Replaces the key."""
 
     function: KeyValueFunction
@@ -87,7 +107,7 @@ class SelectKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Peek:
+class Peek(OfFunction):
     """Calls a function for its effect."""
 
     function: KeyValueFunction
@@ -164,7 +184,7 @@ def by(key_of: KeyValueFunction | str, values: Format) -> KeyValueFunction:
     `values` is the format of the values. Raises ValueError if it has no field of this name.
     """
     if not isinstance(key_of, str):
-        return key_of
+        return function(key_of, "the name of a field, or a function of key and value,")
     read = values.field(key_of)
 
     def of_field(_: Any, value: Any) -> Any:
