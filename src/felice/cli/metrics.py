@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import os
 import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,12 +43,12 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 )
 @click.option(
     "--ca",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="Authorities (PEM) that signed the endpoint's certificate.",
 )
 @click.option(
     "--cert",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="Own certificate and key (PEM), if the endpoint wants one.",
 )
 @click.option("--dashboard", is_flag=True, help="Print the dashboard for Grafana, to import it there.")
@@ -82,6 +83,8 @@ def metrics(
         return
     if user is not None and password is None:
         raise Fault("--user needs a password: set FELICE_METRICS_PASSWORD, or --password")
+    if password is not None and user is None and "FELICE_METRICS_PASSWORD" not in os.environ:
+        raise Fault("--password needs --user")
     access = Access(None if user is None else f"{user}:{password}", ca, cert)
     if address is not None:
         found = {address: matching(read_page(address, access), names)}
@@ -146,6 +149,10 @@ class Access:
 
     def connection(self, host: str, port: int, *, uses_tls: bool) -> http.client.HTTPConnection:
         """A connection that is not open yet. Raises `Fault`."""
+        if not uses_tls and (self.ca or self.cert):
+            raise Fault(
+                f"{host}:{port} serves metrics without TLS, and --ca and --cert are for TLS: see https://"
+            )
         if not uses_tls:
             return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
         try:

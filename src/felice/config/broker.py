@@ -314,9 +314,20 @@ class BrokerConfig(BrokerOptions):
         if self.serves_metrics_by_tls and ENDPOINT in names:
             reason = f"{ENDPOINT} is the name of the endpoint for metrics; give the listener another name"
             raise ConfigError("listeners", ",".join(self.listeners), reason)
+        self._check_endpoint()
         check_prefixes(self.originals, self.secured_names, self.controller_listener_names)
         for name in names:
             self.security_of(name).check()
+
+    def _check_endpoint(self) -> None:
+        """The endpoint for metrics is no listener: of a listener's options it has only those of TLS."""
+        for name in self.originals if self.serves_metrics_by_tls else ():
+            parts = split_name(name)
+            if parts is not None and parts.listener == ENDPOINT and not parts.key.startswith("ssl."):
+                reason = (
+                    "the endpoint for metrics has only options that begin with listener.name.metrics.ssl."
+                )
+                raise ConfigError(name, "[hidden]", reason)
 
     @property
     def secured_names(self) -> list[str]:

@@ -38,11 +38,15 @@ def _fault_of_address(text: str) -> str | None:
 
 
 def _fault_of_users(text: str | None) -> str | None:
-    for pair in (text or "").split(","):
-        user, colon, password = pair.strip().partition(":")
-        if text and not (user and colon and password):
-            return "expected user:password, or several of them with commas between them"
-    return None
+    if text is None:
+        return None
+    expected = "expected user:password, or several of them with commas between them"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return expected
+    pairs = [pair.strip().partition(":") for pair in text.split(",")]
+    return None if all(user and password for user, _, password in pairs) else expected
 
 
 def address_of(text: str) -> tuple[str, int] | None:

@@ -32,7 +32,7 @@ _LOG_INTERVAL_S = 60.0
 _DESCRIPTORS = "open descriptors"
 _DESCRIPTORS_HINT = {"hint": "raise LimitNOFILE (ulimit -n), or lower max.connections"}
 
-# An unfinished handshake takes about 100 KiB.
+# asyncio has a buffer of 256 KiB for each connection with TLS. So this many take about 300 MiB.
 _MAX_HANDSHAKES = 1000
 _TLS_SHUTDOWN_S = 3.0
 
@@ -57,6 +57,8 @@ class ServerTls:
     handshake_timeout_s: float
     on_failure: Callable[[str, str], None]
     """Called with the address of a client and the reason why its handshake failed."""
+    max_handshakes: int = _MAX_HANDSHAKES
+    """Above it, the handshake that has lasted longest is given up."""
 
 
 class ListeningServer(asyncio.AbstractServer):
@@ -134,7 +136,7 @@ class ListeningServer(asyncio.AbstractServer):
             return
         connection = HandshakeSocket(accepted, self._steps)
         self._set_up(self._secure(connection, self._tls), connection)
-        if len(self._connecting) > _MAX_HANDSHAKES:
+        if len(self._connecting) > self._tls.max_handshakes:
             next(iter(self._connecting)).cancel()
 
     def _set_up(self, connect: Coroutine[None, None, None], connection: socket.socket) -> None:

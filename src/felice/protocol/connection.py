@@ -7,7 +7,7 @@ Keeps true:  S1  replies leave a connection in request order, however the answer
              After a frame that breaks the protocol no further frame is read (`failure`); earlier frames are handled.
 How:         small frames are read into a scratch buffer that serves many connections, and copied out; a frame
              that does not fit continues in a buffer of its own by `recv_into`, and is not copied again.
-Leaves:      sockets, timeouts and how many requests may wait to `server.session` and `client.connection`;
+Leaves:      sockets, timeouts and how many requests may wait to `server.net.session` and `client.net`;
              the memory to `frame_memory`.
 """
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from felice.config import BrokerConfig
 from felice.config.monitoring import ENDPOINT
@@ -169,11 +168,12 @@ class Broker:
     async def _start(self) -> None:
         self.lifecycle.enter(State.LOADING)
         await check_free(self.env.network, self.config.parsed_listeners)
-        if self.config.serves_metrics_by_tls:
-            # With the options of the file: the metadata store, which may have others, is not open yet.
-            self._load_tls(partial(self._tls.load_one, listener=ENDPOINT))
-        await self.monitoring.start(self._tls)
+        is_monitored = self._may_monitor_early()
+        if is_monitored:
+            await self.monitoring.start(self._tls)
         parts = await self._compose()
+        if not is_monitored:
+            await self.monitoring.start(self._tls)
         self.lifecycle.enter(State.JOINING)
         await parts.services.security.logins.start()
         for listener in self.listeners:
@@ -195,6 +195,21 @@ class Broker:
                 "port": self.port(),
             },
         )
+
+    def _may_monitor_early(self) -> bool:
+        """Whether metrics can be served before the logs are recovered.
+
+        With TLS this needs the keys that the file names. The metadata store may name others, and those of the file may
+        be gone since: then metrics are served when the store is open.
+        """
+        if not self.config.serves_metrics_by_tls:
+            return True
+        try:
+            self._tls.load_one(self.config, ENDPOINT)
+        except TlsError as error:
+            _log.warning("metrics are served after the logs are recovered", extra={"reason": str(error)})
+            return False
+        return True
 
     async def _compose(self) -> Parts:
         """Opens the metadata store, recovers the logs, and creates the components. Nothing runs yet."""
@@ -227,13 +242,13 @@ class Broker:
         if reason := features.unsupported_level(watcher.image.features):
             raise StartupError(reason)
         self.settings.follow(watcher.image, self.broker_id)
-        self._load_tls(self._tls.load)
+        self._load_tls()
         self.directories.reconfigure(self.config)
         return store, watcher, cluster_id
 
-    def _load_tls(self, load: Callable[[BrokerConfig], None]) -> None:
+    def _load_tls(self) -> None:
         try:
-            load(self.config)
+            self._tls.load(self.config)
         except TlsError as error:
             raise StartupError(str(error)) from None
 

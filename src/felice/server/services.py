@@ -103,7 +103,7 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of a broker that handlers and sessions use, each room's in a value of its own."""
+    """The parts of a broker that handlers and sessions use, in groups."""
 
     broker_id: int
     env: Environment

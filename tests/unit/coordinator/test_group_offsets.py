@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from felice.coordinator.group.classic.group import ClassicGroup, subscription_topics
+import pytest
+
+from felice.coordinator.group.classic.group import NO_STATE_TIMESTAMP, ClassicGroup, subscription_topics
 from felice.coordinator.group.classic.member import Member
 from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.offsets import commits
@@ -93,6 +95,36 @@ def test_no_offset_expires_in_a_group_whose_subscriptions_are_unknown() -> None:
     group.subscribed_topics = None
     assert expired(group, store, 1000) == []
     group.protocol_type = "connect"
+    assert expired(group, store, 1000) == []
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "state", "timestamp_ms", "expected"),
+    [
+        # The offsets of a group without members age together, from the moment when its last member left (KIP-211).
+        ("consumer", GroupState.EMPTY, 950, []),
+        ("consumer", GroupState.EMPTY, 900, ["t"]),
+        # Its record is older than KIP-211 and has no time, or the group never had members: each commit counts alone.
+        ("consumer", GroupState.EMPTY, NO_STATE_TIMESTAMP, ["t"]),
+        (None, GroupState.EMPTY, 950, ["t"]),
+        # It has members.
+        ("consumer", GroupState.STABLE, 950, ["t"]),
+    ],
+)
+def test_offsets_age_from_the_moment_when_a_group_became_empty(
+    protocol_type: str | None, state: GroupState, timestamp_ms: int, expected: list[str]
+) -> None:
+    store = OffsetStore()
+    store.apply(record(1, "t", commit_timestamp_ms=0))
+    group = ClassicGroup("g", state, protocol_type=protocol_type, state_timestamp_ms=timestamp_ms)
+    group.subscribed_topics = frozenset()
+    assert expired(group, store, 1000) == expected
+
+
+def test_a_commit_of_a_group_whose_record_has_no_time_is_kept_for_its_own_time() -> None:
+    store = OffsetStore()
+    store.apply(record(1, "t", commit_timestamp_ms=950))
+    group = ClassicGroup("g", protocol_type="consumer", state_timestamp_ms=NO_STATE_TIMESTAMP)
     assert expired(group, store, 1000) == []
 
 

@@ -41,8 +41,9 @@ async def _broken() -> Answer:
 
 
 class Serving:
-    def __init__(self) -> None:
-        self.server = HttpServer({"/hello": _hello, "/large": _large, "/broken": _broken})
+    def __init__(self, max_connections: int = MAX_CONNECTIONS) -> None:
+        routes = {"/hello": _hello, "/large": _large, "/broken": _broken}
+        self.server = HttpServer(routes, max_connections=max_connections)
         self.port = 0
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -59,9 +60,9 @@ class Serving:
         await until(lambda: not self.server.connections)
 
 
-def run(scenario: Callable[[Serving], Awaitable[None]]) -> None:
+def run(scenario: Callable[[Serving], Awaitable[None]], max_connections: int = MAX_CONNECTIONS) -> None:
     async def serve() -> None:
-        serving = Serving()
+        serving = Serving(max_connections)
         serving.port = await serving.server.start(SystemNetwork(), "127.0.0.1", 0)
         try:
             async with asyncio.timeout(60):
@@ -187,7 +188,6 @@ def test_strangers_keep_nobody_out(kind: str, count: int, monkeypatch: pytest.Mo
 
 def test_the_connection_that_waited_longest_for_its_client_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEAD_TIMEOUT_S", 600.0)
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 3)
 
     async def scenario(serving: Serving) -> None:
         _, first = await serving.connect()
@@ -212,7 +212,7 @@ def test_the_connection_that_waited_longest_for_its_client_gives_way(monkeypatch
         for writer in (first, unread, third, fourth, fifth):
             writer.close()
 
-    run(scenario)
+    run(scenario, max_connections=3)
 
 
 def test_a_client_that_does_not_read_keeps_little_memory_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from felice.server.broker import Broker
 from felice.server.monitoring.page import COLLECTORS
 from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
+from peers.apache_kafka import free_port
 from peers.authority import Authority
 from waiting import until
 
@@ -297,6 +298,15 @@ def read_secured(broker: EmbeddedBroker, *words: str) -> Any:
     return CliRunner().invoke(metrics, ["--address", address, *words, "process_cpu"])
 
 
+def renew(broker: EmbeddedBroker, keys: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    name = "listener.name.metrics.ssl.keystore.location"
+    change = ConfigEntry(name, str(keys), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("broker", str(broker.broker.broker_id), incremental_configs=[change])
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(60)
+
+
 def test_metrics_over_tls_go_only_to_the_users_of_the_endpoint(tmp_path: Path) -> None:
     authority = Authority()
     trust = str(authority.write_trust(tmp_path / "trust.pem"))
@@ -314,13 +324,7 @@ def test_metrics_over_tls_go_only_to_the_users_of_the_endpoint(tmp_path: Path) -
             get_from(port, "/metrics")  # without TLS
         # A renewed certificate is used without a restart.
         other = Authority("other")
-        renewed = str(other.issue().write_pem(tmp_path / "renewed.pem"))
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        name = "listener.name.metrics.ssl.keystore.location"
-        change = ConfigEntry(name, renewed, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource("broker", str(broker.broker.broker_id), incremental_configs=[change])
-        for done in admin.incremental_alter_configs([resource]).values():
-            done.result(60)
+        renew(broker, other.issue().write_pem(tmp_path / "renewed.pem"))
         newer = str(other.write_trust(tmp_path / "newer.pem"))
         assert (
             read_secured(broker, "--ca", newer, "--user", "prometheus", "--password", "s3cret").exit_code == 0
@@ -338,11 +342,88 @@ def test_metrics_over_tls_may_need_a_certificate_of_the_client(tmp_path: Path) -
         assert read_secured(broker, *asked).output.startswith("Error: no metrics from https://")
 
 
-@pytest.mark.parametrize("users", ["prometheus", "prometheus:", ":secret", "a:b,c"])
+def test_a_broker_starts_again_whose_certificate_for_metrics_was_renewed_elsewhere(tmp_path: Path) -> None:
+    authority = Authority()
+    trust = str(authority.write_trust(tmp_path / "trust.pem"))
+    asked = ("--ca", trust, "--user", "prometheus", "--password", "s3cret")
+    with secured(tmp_path, authority) as broker:
+        renew(broker, authority.issue().write_pem(tmp_path / "renewed.pem"))
+    first = secured(tmp_path, authority)
+    (tmp_path / "key.pem").unlink()
+    with first as broker:
+        assert read_secured(broker, *asked).exit_code == 0
+
+
+def test_failed_handshakes_and_log_ins_leave_a_line_for_each_client(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority()
+    trust = str(authority.write_trust(tmp_path / "trust.pem"))
+    caplog.set_level("WARNING")
+    with secured(tmp_path, authority) as broker:
+        for _ in range(3):
+            assert read_secured(broker, "--user", "prometheus", "--password", "s3cret").exit_code == 1
+            assert (
+                read_secured(broker, "--ca", trust, "--user", "prometheus", "--password", "no").exit_code == 1
+            )
+            assert read_secured(broker, "--ca", trust).exit_code == 1
+    lines = [(one.message, vars(one).get("listener"), vars(one).get("path")) for one in caplog.records]
+    refused = ("a log in for metrics was refused", None, "/metrics")
+    assert [line for line in lines if line[0] != "a request failed"] == [
+        ("TLS handshake failed", "METRICS", None),
+        refused,
+    ]
+
+
+def test_health_needs_no_log_in_and_the_metrics_of_clients_do(tmp_path: Path) -> None:
+    with broker_in(tmp_path, felice_metrics_users="a:b") as broker:
+        found = {path: get(broker, path)[0] for path in ("/metrics", "/metrics/clients", "/health", "/ready")}
+    assert found == {"/metrics": 401, "/metrics/clients": 401, "/health": 200, "/ready": 200}
+
+
+def test_the_command_finds_the_scheme_of_each_broker_and_refuses_options_of_tls_without_it(
+    tmp_path: Path,
+) -> None:
+    authority = Authority()
+    trust = str(authority.write_trust(tmp_path / "trust.pem"))
+    port = free_port()
+    properties = {"felice.metrics.listener": f"localhost:{port}", "felice.metrics.users": "a:b"}
+    words = ["-b", "", "--ca", trust, "--user", "a", "--password", "b", "process_cpu"]
+    with EmbeddedBroker(tmp_path / "plain", properties=properties) as broker:
+        words[1] = broker.bootstrap
+        refused = CliRunner().invoke(metrics, words)
+        assert (refused.exit_code, "without TLS" in refused.output) == (1, True)
+        assert CliRunner().invoke(metrics, ["-b", broker.bootstrap, "--user", "a"]).exit_code == 1
+    key = str(authority.issue().write_pem(tmp_path / "key.pem"))
+    properties |= {
+        "felice.metrics.security.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": key,
+    }
+    with EmbeddedBroker(tmp_path / "secured", properties=properties) as broker:
+        words[1] = broker.bootstrap
+        assert CliRunner().invoke(metrics, words).exit_code == 0
+
+
+@pytest.mark.parametrize("users", ["prometheus", "prometheus:", ":secret", "a:b,c", "", " ", "a:\ud800"])
 def test_users_of_the_endpoint_need_passwords(users: str) -> None:
     with pytest.raises(ConfigError, match="expected user:password") as refused:
         BrokerConfig.parse({"felice.metrics.users": users})
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("max.connections", "5"), ("sasl.enabled.mechanisms", "PLAIN"), ("plain.sasl.jaas.config", "a b;")],
+)
+def test_the_endpoint_has_no_other_options_of_listeners(option: str, value: str) -> None:
+    properties = {
+        **LISTENER,
+        "felice.metrics.security.protocol": "SSL",
+        f"listener.name.metrics.{option}": value,
+    }
+    with pytest.raises(ConfigError, match="the endpoint for metrics has only options"):
+        BrokerConfig.parse(properties)
 
 
 def test_a_listener_cannot_have_the_name_of_the_endpoint() -> None:
@@ -355,3 +436,6 @@ def test_a_listener_cannot_have_the_name_of_the_endpoint() -> None:
     }
     with pytest.raises(ConfigError, match="give the listener another name"):
         BrokerConfig.parse(properties)
+    without_tls = properties | {"felice.metrics.security.protocol": "PLAINTEXT"}
+    assert BrokerConfig.parse(without_tls)[0].secured_names == ["METRICS"]
+    assert BrokerConfig.parse(properties | {"felice.metrics.listener": ""})[0].secured_names == ["METRICS"]

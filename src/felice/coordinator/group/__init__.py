@@ -1,5 +1,5 @@
-"""Consumer groups: the classic rebalance protocol and committed offsets.
+"""Groups of consumers, and their committed offsets.
 
-Pure: `states`, `member`, `classic_group` (the data), `join`, `sync`, `membership`, `rebalance` (the protocol),
-`offsets`, `commits`, `offset_topics`, `listing`, `records`, `shard` (all of one partition). Shell: `coordinator`.
+Pure: `classic/` (the classic protocol), `offsets/` (what all kinds of group share), `records`, `shard` (all groups of
+one partition). Shell: `coordinator`.
 """

@@ -25,14 +25,15 @@ from http import HTTPStatus
 from felice.config import BrokerConfig
 from felice.config.monitoring import ENDPOINT, address_of
 from felice.env import Environment
-from felice.env.clock import RateLimit
 from felice.env.listening import ServerTls
 from felice.env.network import why_not_listening
+from felice.server.flow.client_lines import ClientLines
+from felice.server.flow.closings import Closings
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.metrics.exposition import CONTENT_TYPE
 from felice.server.metrics.loop_watch import LoopWatch
 from felice.server.metrics.process import BROKER_STATES
-from felice.server.monitoring.http import Answer, HttpServer, Logins, text_answer
+from felice.server.monitoring.http import MAX_CONNECTIONS, Answer, HttpServer, Logins, text_answer
 from felice.server.monitoring.page import MetricsPages, Page
 from felice.server.monitoring.sources import Sources
 from felice.server.security.tls import TlsListeners
@@ -40,7 +41,8 @@ from felice.server.startup import StartupError
 
 _log = logging.getLogger("felice.server")
 
-_LOG_INTERVAL_S = 60.0
+# A connection with TLS takes some 300 KiB, and as many as this may be in their handshakes.
+_MAX_TLS_CONNECTIONS = 64
 
 
 class Monitoring:
@@ -49,7 +51,8 @@ class Monitoring:
     def __init__(self, env: Environment, config: Callable[[], BrokerConfig], lifecycle: Lifecycle) -> None:
         self.port = 0
         self.watch = LoopWatch(env.clock)
-        self._handshake_lines = RateLimit(env.clock.monotonic, _LOG_INTERVAL_S)
+        self._closings = Closings(env.clock.monotonic)
+        self._lines = ClientLines(env.clock.monotonic)
         self._network = env.network
         self._config = config
         self._lifecycle = lifecycle
@@ -71,7 +74,8 @@ class Monitoring:
                 "/v1/ready": self._agent_ready,
                 "/v1/broker-state": self._broker_state,
             },
-            Logins(self._config().metrics_logins, ("/metrics", "/metrics/clients")),
+            Logins(self._config().metrics_logins, ("/metrics", "/metrics/clients"), self._report_refused),
+            _MAX_TLS_CONNECTIONS if self._config().serves_metrics_by_tls else MAX_CONNECTIONS,
         )
         try:
             self.port = await server.start(self._network, host or None, port, self._tls(tls))
@@ -88,11 +92,13 @@ class Monitoring:
         if not config.serves_metrics_by_tls:
             return None
         timeout_s = config.felice_tls_handshake_timeout_ms / 1000
-        return ServerTls(lambda: tls[ENDPOINT].context, timeout_s, self._report_handshake)
+        report = partial(self._closings.report_handshake, ENDPOINT)
+        return ServerTls(lambda: tls[ENDPOINT].context, timeout_s, report, _MAX_TLS_CONNECTIONS)
 
-    def _report_handshake(self, peer: str, reason: str) -> None:
-        if self._handshake_lines.allows(peer):
-            _log.info("a TLS handshake for metrics failed", extra={"peer": peer, "reason": reason})
+    def _report_refused(self, peer: str, path: str) -> None:
+        if self._lines.allow("log in", peer.rpartition(":")[0]):
+            extra = {"peer": peer, "path": path, **self._lines.left_out}
+            _log.warning("a log in for metrics was refused", extra=extra)
 
     def follow(self, sources: Sources) -> None:
         """Serves the metrics of all components from now on."""

@@ -1,8 +1,9 @@
 """A small HTTP server for monitoring: GET and HEAD, one request for each connection.
 
-Keeps true: memory and time are bounded for every input, and for clients that never read: at most `MAX_CONNECTIONS`,
-            `MAX_HEAD_BYTES` of a request within `HEAD_TIMEOUT_S`, and `TIMEOUT_S` for a connection from its beginning
-            to its end. A page is sent in pieces: the next piece when the client has taken most of the previous one.
+Keeps true: memory and time are bounded for every input, and for clients that never read: at most `MAX_CONNECTIONS`
+            (fewer with TLS, which has buffers of 256 KiB for each), `MAX_HEAD_BYTES` of a request within
+            `HEAD_TIMEOUT_S`, and `TIMEOUT_S` for a connection from its beginning to its end. A page is sent in pieces:
+            the next piece when the client has taken most of the previous one.
             Idle clients cannot keep others out: above `MAX_CONNECTIONS`, and above `MAX_UNREAD` with a response that
             its client does not read, the one that has waited longest for its client is closed.
 """
@@ -61,9 +62,14 @@ class Logins:
 
     pairs: frozenset[str] = frozenset()
     paths: Collection[str] = ()
+    on_refused: Callable[[str, str], None] = lambda peer, path: None
+    """Called with the address of a client whose user or password is wrong, and the path that it asked for."""
 
     def refuses(self, path: str, authorization: str) -> bool:
-        """Whether a request with this Authorization header may not read the path. Takes the same time for each pair."""
+        """Whether a request with this Authorization header may not read the path.
+
+        The time that it takes says nothing of the passwords: digests are compared, which are equally long.
+        """
         if not self.pairs or path not in self.paths:
             return False
         scheme, _, encoded = authorization.partition(" ")
@@ -72,9 +78,11 @@ class Logins:
         except ValueError:  # also binascii.Error
             given = b""
         # A start needs no module for this.
+        from hashlib import sha256
         from hmac import compare_digest
 
-        found = [compare_digest(given, pair.encode()) for pair in self.pairs]
+        digest = sha256(given).digest()
+        found = [compare_digest(digest, sha256(pair.encode()).digest()) for pair in self.pairs]
         return not any(found)
 
 
@@ -84,8 +92,14 @@ EVERYONE = Logins()
 class HttpServer:
     """Serves `routes` by path. Call `start` and `stop`."""
 
-    def __init__(self, routes: Mapping[str, Route], logins: Logins = EVERYONE) -> None:
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        logins: Logins = EVERYONE,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self.routes = routes
+        self._max_connections = max_connections
         self._logins = logins
         # In the order in which they were accepted.
         self.connections: dict[HttpConnection, None] = {}
@@ -111,7 +125,7 @@ class HttpServer:
 
     def make_room(self) -> None:
         """Closes a connection if there are too many for another one."""
-        if len(self.connections) >= MAX_CONNECTIONS:
+        if len(self.connections) >= self._max_connections:
             _close_one(list(self.connections))
 
     def limit_unread(self) -> None:
@@ -120,7 +134,7 @@ class HttpServer:
         if len(unread) > MAX_UNREAD:
             _close_one(unread)
 
-    async def answer(self, method: str, path: str, authorization: str) -> Answer:
+    async def answer(self, method: str, path: str, authorization: str, peer: str) -> Answer:
         """The answer to a request; `authorization` is its header of this name, empty if it has none."""
         if method not in _METHODS:
             allowed = {"Allow": ", ".join(_METHODS)}
@@ -129,6 +143,8 @@ class HttpServer:
         if route is None:
             return text_answer(HTTPStatus.NOT_FOUND, f"there are {', '.join(self.routes)}")
         if self._logins.refuses(path, authorization):
+            if authorization:
+                self._logins.on_refused(peer, path)
             asked = {"WWW-Authenticate": 'Basic realm="metrics", charset="UTF-8"'}
             return Answer(HTTPStatus.UNAUTHORIZED, [b"Unauthorized\n"], headers=asked)
         return await route()
@@ -146,6 +162,7 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._head = bytearray()
+        self._peer = ""
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -160,6 +177,7 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport = cast(asyncio.Transport, transport)
         self._server.make_room()
         self._server.connections[self] = None
+        self._peer = _text_of(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(_UNSENT_BYTES)
         self._wait()
         self._close_after(HEAD_TIMEOUT_S)
@@ -229,7 +247,9 @@ class HttpConnection(asyncio.Protocol):
             return text_answer(HTTPStatus.BAD_REQUEST)
         method, target, _ = words
         try:
-            return await self._server.answer(method, target.partition("?")[0], _authorization(rest))
+            return await self._server.answer(
+                method, target.partition("?")[0], _authorization(rest), self._peer
+            )
         except Exception:
             _log.exception("an HTTP request failed", extra={"path": target})
             return text_answer(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -244,6 +264,11 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(piece)
         self._wait()  # until the client has read the rest
         self._transport.close()
+
+
+def _text_of(peername: object) -> str:
+    """Address and port of a client; empty if it has gone."""
+    return f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else ""
 
 
 def _authorization(headers: str) -> str:

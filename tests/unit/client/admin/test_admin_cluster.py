@@ -232,18 +232,22 @@ def test_only_items_with_a_passing_error_are_asked_again() -> None:
 def check_end_at_the_limit(
     broker: FakeBroker, asked: type, call: Callable[[], Any], expected: KafkaException
 ) -> None:
-    """A call with a limit of 3 s ends with the error after a few requests; on a slow machine, in one run of five."""
+    """A call with a limit of 3 s ends with the error after a few requests; on a slow machine, in one run of five.
+
+    The limit may also pass while a request is on its way, which is another error.
+    """
+    took_s = []
     for _ in range(5):
         before, began = len(broker.asked(asked)), time.monotonic()
         outcome = plain(call())
-        took_s = time.monotonic() - began
+        took_s.append(time.monotonic() - began)
         count = len(broker.asked(asked)) - before
-        assert took_s < 25, "other limits are 30 s and a minute"
+        assert took_s[-1] < 25, "other limits are 30 s and a minute"
         assert count <= 9, "the wait grows from 100 ms"
-        if took_s < 4:
-            assert (outcome, count >= 2) == (plain(expected), True)
+        if outcome == plain(expected) and count >= 2:
             return
         assert outcome == plain(expected) or outcome[2][0] == KafkaError._TIMED_OUT
+    assert min(took_s) > 4, "no run ended with the error"
 
 
 def test_a_passing_error_of_an_item_is_its_result_after_the_time_limit() -> None:

@@ -19,7 +19,22 @@ from felice.protocol.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from felice.protocol.messages.join_group import JoinGroupRequest
+from felice.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from felice.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 from felice.protocol.messages.produce import ProduceRequest, TopicProduceData
+from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from felice.security.acl import Operation, ResourceType
 from felice.server.context import NO_REPLY, CloseConnection
 from felice.server.flow import pace
@@ -193,3 +208,58 @@ def test_an_api_that_is_not_offered_has_no_handler() -> None:
     except KeyError:
         return
     raise AssertionError("an API without a guard was found")
+
+
+def answering(answer: Any, seen: list[Any] | None = None) -> Any:
+    """A handler with one answer; `seen` gets its requests."""
+
+    async def handle(request: Any, context: Any) -> Any:
+        if seen is not None:
+            seen.append(request)
+        return answer
+
+    return handle
+
+
+def test_offsets_are_deleted_of_no_topic_where_none_is_allowed_and_the_groups_error_is_told() -> None:
+    seen: list[OffsetDeleteRequest] = []
+    topics = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition()])]
+    request = OffsetDeleteRequest(group_id="g", topics=topics)
+    failed = OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+    context = Context(Allowing("g"), 0)
+    assert at_once(guard(API.OFFSET_DELETE)(request, context, answering(failed, seen))) is failed
+    assert [one.topics for one in seen] == [[]]
+    # The group's error stands for all topics: the response has no rows beside it.
+    assert not failed.topics
+    request.topics = topics
+    done = at_once(guard(API.OFFSET_DELETE)(request, context, answering(OffsetDeleteResponse())))
+    assert [row.name for row in done.topics] == ["t"]
+
+
+def test_a_sync_without_its_protocol_is_refused_for_that_before_permissions_are_checked() -> None:
+    access, seen = Allowing(), list[SyncGroupRequest]()
+    named = SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range")
+    context = Context(access, 5)
+    for request in (SyncGroupRequest(group_id="g"), named):
+        at_once(guard(API.SYNC_GROUP)(request, context, answering(SyncGroupResponse(), seen)))
+    assert seen == [SyncGroupRequest(group_id="g")]
+    assert access.asked == [(Operation.READ, ResourceType.GROUP, "g")]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR])
+def test_a_fetch_of_offsets_has_rows_of_refused_topics_unless_the_group_failed(error: ErrorCode) -> None:
+    refused = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+    topics = [OffsetFetchRequestTopics(name=name, partition_indexes=[3]) for name in ("seen", "hidden")]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    group = OffsetFetchResponseGroup(group_id="g", error_code=error)
+    answer = OffsetFetchResponse(groups=[group])
+    at_once(guard(API.OFFSET_FETCH)(request, Context(Allowing("g", "seen"), 8), answering(answer)))
+    rows = [row for topic in group.topics for row in topic.partitions]
+    assert [(row.error_code, row.committed_offset) for row in rows] == ([] if error else [refused])
+    # Before version 8 the request is about one group, and its response has the topics.
+    old = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="hidden", partition_indexes=[3])]
+    )
+    found = at_once(guard(API.OFFSET_FETCH)(old, Context(Allowing("g"), 7), answering(OffsetFetchResponse())))
+    ((row,),) = [topic.partitions for topic in found.topics]
+    assert (row.partition_index, row.error_code, row.committed_offset) == (3, *refused)

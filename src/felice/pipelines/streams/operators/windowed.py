@@ -128,8 +128,9 @@ class WindowAggregate:
             if not windows:
                 raise Dropped(LATE, timestamp)
         yield from self._updates(key_bytes, key, copies(value, len(windows)), timestamp, windows)
-        if not self.on_close and windows[-1].start > newest:
-            self.store.expire(windows[-1].start)
+        if not self.on_close:
+            # Also if this record moves no clock: another stream's may have made its window too old to be kept.
+            self.store.expire(max(newest, windows[-1].start))
 
     def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         for _ in self._changes(key, value, timestamp):
