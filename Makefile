@@ -65,11 +65,15 @@ FAILURES := $(PARTS:%=$(TEST_LOGS)/%.failures)
 test retest check: export PYTHONDONTWRITEBYTECODE :=
 
 # Each part prints what it did when it ends, and writes its failures to a file. The files are printed last.
+define run_parts
+	@mkdir -p $(TEST_LOGS) && rm -f $(TEST_LOGS)/*.failures $(TEST_LOGS)/*.log
+	@$(MAKE) -f $(firstword $(MAKEFILE_LIST)) --no-print-directory -k -j$(PARTS_AT_ONCE) $(1:%=part-%) || { \
+		printf '\nFailed:\n'; cat $(1:%=$(TEST_LOGS)/%.failures); exit 1; }
+endef
+
 test: $(VENV)/.dev $(VENV)/.classes
 ifeq ($(strip $(ARGS)),)
-	@mkdir -p $(TEST_LOGS) && rm -f $(TEST_LOGS)/*.failures $(TEST_LOGS)/*.log
-	@$(MAKE) -f $(firstword $(MAKEFILE_LIST)) --no-print-directory -k -j$(PARTS_AT_ONCE) $(PARTS:%=part-%) || { \
-		printf '\nFailed:\n'; cat $(FAILURES); exit 1; }
+	$(call run_parts,$(PARTS))
 else
 	$(PYTEST) $(ARGS)
 endif
@@ -77,8 +81,8 @@ endif
 part-%:
 	@echo 'Part $* of the tests: follow it in $(TEST_LOGS)/$*.log'
 	@$(PYTEST) --failures-to $(TEST_LOGS)/$*.failures $($*) > $(TEST_LOGS)/$*.log 2>&1; status=$$?; cat $(TEST_LOGS)/$*.log; \
-	[ $$status = 0 ] || [ -e $(TEST_LOGS)/$*.failures ] || \
-		echo "the run of the part $* ended before its last test (exit $$status)" > $(TEST_LOGS)/$*.failures; exit $$status
+	case $$status in 0) ;; 1) test -s $(TEST_LOGS)/$*.failures ;; *) false ;; esac || \
+		echo "the run of the part $* ended before its last test (exit $$status)" >> $(TEST_LOGS)/$*.failures; exit $$status
 
 # A few tests may fail only because the machine was busy. This runs the tests again that failed in the last `make test`, and
 # names those that pass now: repair them. It refuses if more than RETESTS failed, or if a run ended before its last test.
@@ -91,12 +95,13 @@ retest: $(VENV)/.dev
 	sed 's/^[A-Z]* //' $(TEST_LOGS)/failures | xargs -d '\n' $(PYTEST)
 	@echo 'Failed first, passed alone:'; sed 's/^[A-Z]* /  /' $(TEST_LOGS)/failures
 
-# The unit tests of these packages mostly wait for sockets, processes and timers, which takes two minutes: run those that
-# concern a change by their folder.
-CHECK_WITHOUT := tests/unit/bench tests/unit/client tests/unit/server tests/unit/testing
+# These tests are many, or wait for sockets, processes and timers: run those that concern a change by their folder.
+CHECK_WITHOUT := $(addprefix tests/unit/,bench client pipelines server testing) tests/tidy/test_failing_run.py
+tidy := tests/tidy $(addprefix --ignore=,$(CHECK_WITHOUT))
+pure := tests/unit $(addprefix --ignore=,$(CHECK_WITHOUT))
 
 check: lint
-	$(PYTEST) -q tests/unit tests/tidy $(addprefix --ignore=,$(CHECK_WITHOUT))
+	$(call run_parts,tidy pure)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check src tests bench setup.py

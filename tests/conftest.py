@@ -42,18 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
-) -> None:
-    """`make test` runs pytest twice, side by side, and prints both files at its end."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """`make test` runs pytest for several parts of the tests, side by side, and prints the files of all at its end."""
     file: Path | None = config.getoption("--failures-to")
     if file is not None:
         failed, errors = (terminalreporter.getreports(outcome) for outcome in ("failed", "error"))
         lines = [f"FAILED {report.nodeid}" for report in failed] + [
             f"ERROR {report.nodeid}" for report in errors
         ]
-        if not lines and exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            lines = [f"pytest ended with {pytest.ExitCode(exitstatus).name}"]
         file.write_text("".join(line + "\n" for line in lines))
 
 

@@ -15,7 +15,7 @@ from felice.cli.kafka_tools.consumer_groups import kafka_consumer_groups
 from felice.server.process.embedded import EmbeddedBroker
 from tidy.commands import all_commands, programs
 
-# Excluded, because they would run until stopped, take minutes, or start Spark (tested in test_spark_class_archive).
+# Excluded, because they would run until stopped, take minutes, or start Spark.
 SERVING = {"felice start", "felice broker", "felice demo", "felice streams prepare", "kafka-server-start"}
 # Added last, so that they override other values: commands that wait or work end soon.
 BOUNDS = {

@@ -442,7 +442,7 @@ def test_an_assertion_waits_an_hour_at_most(server: SqlProcess) -> None:
 
 
 def test_a_request_has_a_thousand_statements_at_most(server: SqlProcess) -> None:
-    assert "there may be 1,000 statements" in server.refused("/ksql", "SHOW TYPES;" * 1_001)["message"]
+    assert "the limit is 1,000 statements" in server.refused("/ksql", "SHOW TYPES;" * 1_001)["message"]
 
 
 def test_a_topic_that_is_deleted_and_made_again(server: SqlProcess, broker: Target) -> None:

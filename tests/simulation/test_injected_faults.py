@@ -1,5 +1,5 @@
 """The checkers are tested: a simulation run finds every fault that is injected into the running code. That the same
-seeds find nothing in the unchanged code is shown where seeds are run (`covering`).
+seeds find nothing in the unchanged code is shown in `test_seeds` and `test_cluster_seeds`.
 """
 
 from __future__ import annotations

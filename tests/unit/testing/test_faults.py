@@ -294,6 +294,26 @@ def test_transactional_requests_fail_for_their_topic_alone_and_after_they_were_e
         assert codes_in(answer) - {0} == {REFUSAL}, (version, answer)
 
 
+def test_an_error_stands_where_the_clients_of_an_api_look_for_it(broker: Broker, wire: Wire) -> None:
+    requests = one_of_each(broker)
+    broker.faults.fail("AddPartitionsToTxn", REFUSAL)
+    added = wire.ask(in_version(requests["AddPartitionsToTxn"], 4), 4)
+    assert added.error_code == 0
+    assert codes_in(added) == {0, REFUSAL}
+    broker.faults.fail("CreateTopics", REFUSAL)
+    created = wire.ask(in_version(requests["CreateTopics"], 7), 7)
+    assert {row.error_message for row in created.topics} == {answers.MESSAGE}
+    broker.faults.fail("Fetch", REFUSAL, applied=True)
+    read = wire.ask(fetching("orders"), 12)
+    assert (read.error_code, fetched(read)) == (0, {"orders": REFUSAL})
+    broker.faults.fail("JoinGroup", REFUSAL)
+    joining = JoinGroupRequest(
+        group_id="g", session_timeout_ms=10_000, protocol_type="consumer", member_id="m"
+    )
+    refused = wire.ask(joining, 9)
+    assert (refused.error_code, refused.member_id) == (REFUSAL, "m")
+
+
 def test_only_partitions_of_the_topic_fail_and_the_rest_of_the_request_is_served(
     broker: Broker, wire: Wire
 ) -> None:
