@@ -19,7 +19,7 @@ from felice.client.net.cluster import Cluster
 from felice.client.net.connection import Connection
 from felice.client.produce import sender
 from felice.controller import producer_id_blocks
-from felice.coordinator.group.classic import rebalance
+from felice.coordinator.group.classic import commit_checks, rebalance
 from felice.coordinator.group.offsets import commits
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.hosted_shard import HostedShard
@@ -492,8 +492,8 @@ INJECTED_FAULTS = (
 @contextlib.contextmanager
 def _unchecked_commits() -> Iterator[None]:
     with (
-        patch.object(commits, "check_commit", lambda *args: ErrorCode.NONE),
-        patch.object(commits, "check_transactional_commit", lambda *args: ErrorCode.NONE),
+        patch.object(commit_checks, "check_commit", lambda *args: ErrorCode.NONE),
+        patch.object(commit_checks, "check_transactional_commit", lambda *args: ErrorCode.NONE),
     ):
         yield
 

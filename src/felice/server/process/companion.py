@@ -44,8 +44,6 @@ class Companion:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
-        if self.process is not None:
-            await _end(self.process)
 
     async def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
@@ -70,10 +68,15 @@ class Companion:
         with ours:
             assert self.process.stdout is not None
             served = False
-            async for line in self.process.stdout:
-                served = True
-                self._on_line(line.decode("utf-8", "replace").rstrip())
-            return await self.process.wait(), served
+            try:
+                async for line in self.process.stdout:
+                    served = True
+                    self._on_line(line.decode("utf-8", "replace").rstrip())
+                return await self.process.wait(), served
+            finally:
+                # Before `ours` is closed, which the program takes for a second SIGTERM: it could meet the program when
+                # that has left its handler, and give it another exit code.
+                await _end(self.process)
 
 
 async def _end(process: Process) -> None:
