@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -31,6 +32,22 @@ def again(text: str) -> AvroSchema:
         raise
 
 
+def names_in(schema: Json, space: str = "") -> Iterator[str]:
+    """The full names of the types that a schema defines."""
+    if isinstance(schema, list):
+        for one in schema:
+            yield from names_in(one, space)
+    elif isinstance(schema, dict):
+        if schema.get("type") in ("record", "error", "enum", "fixed"):
+            name, own = str(schema["name"]), schema.get("namespace")
+            full = name if "." in name else f"{space if own is None else own}.{name}".lstrip(".")
+            yield full
+            space = full.rpartition(".")[0]
+        for key in ("type", "items", "values", "fields"):
+            if not isinstance(inner := schema.get(key), str):
+                yield from names_in(inner, space)
+
+
 @given(SEEDS)
 def test_the_canonical_text_is_its_own_canonical_text(seed: int) -> None:
     schema = parsed(Schemas(seed).schema())
@@ -52,7 +69,11 @@ def test_the_order_of_properties_does_not_change_the_normalized_text(seed: int) 
 
 @given(SEEDS)
 def test_the_texts_of_a_schema_read_its_data(seed: int) -> None:
-    schema = parsed(Schemas(seed).schema())
+    given = Schemas(seed).schema()
+    # In Java's texts, too, the mention of such a type without namespace may be taken for the one with a namespace.
+    names = set(names_in(given))
+    assume(not any("." in name and name.rpartition(".")[2] in names for name in names))
+    schema = parsed(given)
     assume(not any("matches multiple fields" in reason for reason in schema.incompatibilities(schema)))
     assert schema.incompatibilities(schema) == []
     assert again(schema.normalized()).incompatibilities(schema) == []
