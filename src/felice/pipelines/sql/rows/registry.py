@@ -10,7 +10,6 @@ import os
 from typing import Any, NamedTuple, Protocol
 
 from felice.dataclass import dataclass
-from felice.pipelines.errors import SchemaError
 from felice.pipelines.registry_clients import RegistryAddress, read_with, write_with
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
@@ -119,16 +118,20 @@ class RemoteRegistry:
         return read_with(self.address, lambda: self._by_id(id))
 
     def register(self, subject: str, type: str, text: str, references: References = ()) -> int:
-        """The id of a schema. Raises `OutsideError` if the registry refuses it, or does not answer."""
-        from felice.client.schema_registry.model import Schema
-
-        if references:
-            raise SchemaError(
-                f"the schema of {subject} refers to others; only schemas without references can be made"
-            )
+        """The id of a schema. The schemas that it refers to become versions of the subjects of their names. Raises
+        `OutsideError` if the registry refuses one, or does not answer.
+        """
+        from felice.client.schema_registry.model import Schema, SchemaReference
 
         def ask() -> int:
-            number: int = self.address.client().register_schema(subject, Schema(text, type))
+            client = self.address.client()
+            used: list[SchemaReference] = []
+            for name, one in references:
+                # Those before it are all that it can refer to.
+                schema = Schema(one, type, list(used))
+                client.register_schema(name, schema)
+                used.append(SchemaReference(name, name, client.lookup_schema(name, schema).version))
+            number: int = client.register_schema(subject, Schema(text, type, used))
             return number
 
         return write_with(self.address, ask)

@@ -223,8 +223,8 @@ def test_a_registry_with_an_address() -> None:
     client.register_schema("top", Schema('{"type": "array", "items": "M"}', "AVRO", references))
     found = registry.latest("top")
     assert found is not None and [name for name, _ in found.references] == ["E", "M"]
-    with pytest.raises(ValueError, match="only schemas without references"):
-        registry.register("a", "AVRO", '"E"', found.references)
+    number = registry.register("a", "AVRO", '"E"', found.references)
+    assert registry.by_id(number) == RegisteredText(number, "AVRO", '"E"', found.references)
 
 
 def test_an_outage_of_the_registry_is_no_fault_of_a_record() -> None:
