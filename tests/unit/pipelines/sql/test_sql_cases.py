@@ -11,6 +11,8 @@ import pytest
 
 from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.offline.cases import parsed, result_of
+from felice.pipelines.sql.offline.statements import Statements
+from felice.pipelines.sql.offline.topics import Topics
 
 CASES = Path(__file__).with_name("cases")
 
@@ -29,3 +31,26 @@ def test_case(case: dict[str, Any]) -> None:
     assert found["passed"], json.dumps(found, indent=1, default=str)
     for response, expected in zip(found["responses"], case.get("responses") or [], strict=False):
         assert {name: response[name] for name in expected} == expected
+
+
+def test_the_names_of_registered_schemas() -> None:
+    """Those of AVRO keys are their owner's; the message of a result in PROTOBUF is named as that of its source."""
+    topics = Topics()
+    statements = Statements(built_in(), {}, topics)
+    statements.execute(
+        "CREATE STREAM MY_S (K INT KEY, L INT KEY, V INT) WITH (kafka_topic='s', format='AVRO');"
+        "CREATE STREAM `t-1` AS SELECT * FROM MY_S;"
+        "CREATE STREAM NAMED WITH (key_schema_full_name='a.Own') AS SELECT * FROM MY_S;"
+        "CREATE STREAM P (V INT) WITH (kafka_topic='p', value_format='PROTOBUF', value_schema_full_name='a.M');"
+        "CREATE STREAM Q AS SELECT * FROM P;"
+    )
+    schemas = {
+        subject: topics.registry.latest(subject) for subject in ("s-key", "t-1-key", "NAMED-key", "Q-value")
+    }
+    texts = [schema.text for schema in schemas.values() if schema is not None]
+    assert [(one["namespace"], one["name"]) for one in map(json.loads, texts[:3])] == [
+        ("io.confluent.ksql.avro_schemas", "MySKey"),
+        ("io.confluent.ksql.avro_schemas", "T1Key"),
+        ("a", "Own"),
+    ]
+    assert "package a;" in texts[3] and "message M {" in texts[3]

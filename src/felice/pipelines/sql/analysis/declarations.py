@@ -65,7 +65,8 @@ def source_of(
             given.position,
         )
     formats = {
-        part: clause.format(part, _format_name(given, part, clause, settings)) for part in ("KEY", "VALUE")
+        part: clause.format(part, _format_name(given, part, clause, settings), given.name)
+        for part in ("KEY", "VALUE")
     }
     columns = _columns(given, users, topic, formats, around)
     partitions = around.partitions(topic, clause.get("PARTITIONS"))

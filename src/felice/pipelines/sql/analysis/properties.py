@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from felice.dataclass import dataclass
 from felice.pipelines.java.date_formats import date_format
 from felice.pipelines.sql.catalogue import HOPPING, SESSION, TUMBLING, EventTime, WindowInfo, near
-from felice.pipelines.sql.rows import Columns, FormatDescription, features_of
+from felice.pipelines.sql.rows import Columns, FormatDescription, features_of, key_schema_name
 from felice.pipelines.sql.syntax.cursor import Cursor
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tokens import Kind
@@ -104,13 +104,21 @@ class WithClause:
         found = self.given.get(f"{part}_FORMAT", self.given.get("FORMAT"))
         return None if found is None else str(found).upper()
 
-    def format(self, part: str, name: str, like: FormatDescription | None = None) -> FormatDescription:
-        """The description of the "KEY" or the "VALUE" in a format. What the clause leaves out is as in `like`."""
+    def format(
+        self, part: str, name: str, owner: str, like: FormatDescription | None = None
+    ) -> FormatDescription:
+        """The description of the "KEY" or the "VALUE" of `owner` in a format. What the clause leaves out is as in
+        `like`.
+        """
         same = like if like is not None and like.name == name else None
         delimiter = self.given.get(f"{part}_DELIMITER", same.delimiter if same else None)
         wrapped = self.given.get("WRAP_SINGLE_VALUE") if part == "VALUE" else None
         legacy = self.given.get("VALUE_AVRO_SCHEMA_FULL_NAME") if part == "VALUE" else None
         full_name = self.given.get(f"{part}_SCHEMA_FULL_NAME", legacy)
+        if full_name is None and same is not None and name == "PROTOBUF":
+            full_name = same.full_name
+        if full_name is None and part == "KEY" and name == "AVRO":
+            full_name = key_schema_name(owner)
         nullable = self.given.get(f"{part}_PROTOBUF_NULLABLE_REPRESENTATION")
         return FormatDescription(
             name,

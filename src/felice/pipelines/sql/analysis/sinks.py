@@ -124,14 +124,14 @@ def _key_format(
         name = (DEFAULT_SETTINGS | dict(settings))[FORMAT_OF["KEY"]].upper()
     else:
         name = like.name
-    made = clause.format("KEY", name, like)
+    made = clause.format("KEY", name, given.name, like)
     return made if made.name != like.name else replace(made, schema_id=clause.get("KEY_SCHEMA_ID"))
 
 
 def _value_format(given: CreateAsSelect, clause: WithClause, first: SourceInfo) -> FormatDescription:
     name = clause.format_name("VALUE") or first.value_format.name
     check_known(name, given.position)
-    return clause.format("VALUE", name, first.value_format)
+    return clause.format("VALUE", name, given.name, first.value_format)
 
 
 def check_insert(given: InsertSelect, plan: QueryPlan, target: SourceInfo) -> None:

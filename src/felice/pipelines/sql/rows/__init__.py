@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from felice.pipelines.sql.rows.columns import Columns
+from felice.pipelines.sql.rows.columns import Columns, types_in
 from felice.pipelines.sql.rows.delimited import DEFAULT_DELIMITER, DelimitedFormat, delimiter_of
 from felice.pipelines.sql.rows.description import (
     FORMATS,
@@ -23,13 +23,14 @@ from felice.pipelines.sql.rows.description import (
     features_of,
     is_bare,
     is_bare_schema,
+    key_schema_name,
 )
 from felice.pipelines.sql.rows.json import BareJsonFormat, JsonFormat
 from felice.pipelines.sql.rows.kafka import KafkaFormat
 from felice.pipelines.sql.rows.nothing import NoneFormat
 from felice.pipelines.sql.rows.packed import tuples
 from felice.pipelines.sql.rows.registry import RegisteredText, Registry
-from felice.pipelines.sql.types import SqlType, Struct
+from felice.pipelines.sql.types import Map, SqlType, Struct
 from felice.pipelines.streams.formats import Format
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "columns_of_schema",
     "features_of",
     "is_bare",
+    "key_schema_name",
     "row_format",
     "tuples",
 ]
@@ -91,7 +93,10 @@ def _with_schema(
 
     if registry is None:
         raise ValueError(f"the format {description.name} needs a schema registry")
-    parts = (columns, registry, subject, bare, description.full_name, description.schema_id)
+    # A name that is not written must not make formats differ.
+    has_name = not bare or any(isinstance(one, Struct | Map) for one in types_in(columns[0][1]))
+    full_name = description.full_name if has_name or description.name != "AVRO" else None
+    parts = (columns, registry, subject, bare, full_name, description.schema_id)
     if description.name == "AVRO":
         return AvroFormat(*parts)
     return (
@@ -138,6 +143,7 @@ def _type_of_schema(description: FormatDescription, schema: RegisteredText) -> S
         case "PROTOBUF":
             from felice.pipelines.sql.rows import protobuf_schema
 
-            return protobuf_schema.type_of_schema(schema.text, schema.references, fold, description.full_name)
+            names = description.full_name, description.nullable
+            return protobuf_schema.type_of_schema(schema.text, schema.references, fold, *names)
         case name:
             raise ValueError(f"the format {name} has no schemas in a registry")

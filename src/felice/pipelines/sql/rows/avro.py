@@ -15,6 +15,7 @@ from typing import Any
 
 from felice.pipelines.errors import FormatError
 from felice.pipelines.sql.rows.avro_schema import (
+    BRANCHES,
     Names,
     Node,
     decimal_type,
@@ -147,9 +148,13 @@ def _reader(node: Node, type_: SqlType, names: Names, path: str) -> Convert:
     convert = _converted(found, type_, names, path)
     if convert is None:
         return _refusing(
-            f"{path or 'the value'}: expected {text_of(type_)}, and its schema says {found['type']}"
+            f"{path or 'the value'}: expected {text_of(type_)}, and its schema says {_told(found)}"
         )
     return _nullable(convert)
+
+
+def _told(node: Node) -> str:
+    return "union" if BRANCHES in node else str(node["type"])
 
 
 def _refusing(reason: str) -> Convert:
@@ -224,7 +229,7 @@ def _writer(node: Node, type_: SqlType, names: Names, path: str) -> Convert:
     found, is_nullable = names.alone(node)
     convert = _unconverted(found, type_, names, path)
     if convert is None:
-        raise ValueError(f"{path or 'the value'} is {text_of(type_)}, and the schema says {found['type']}")
+        raise ValueError(f"{path or 'the value'} is {text_of(type_)}, and the schema says {_told(found)}")
     if is_nullable or not path:
         return _nullable(convert)
 
@@ -285,12 +290,31 @@ def _map_writer(node: Node, type_: Map, names: Names, path: str) -> Convert | No
     entry = entry_of(node, names) if node["type"] == "array" else None
     if entry is None:
         return None
-    key = _writer(entry[0], type_.key, names, f"{path} (a key)")
+    key = _key_writer(entry[0], type_.key, names, f"{path} (a key)")
     one = _writer(entry[1], type_.value, names, f"{path} (a value)")
     return lambda value: [{"key": key(name), "value": one(member)} for name, member in value.items()]
 
 
+def _key_writer(node: Node, type_: SqlType, names: Names, path: str) -> Convert:
+    """Keys of maps that are numbers or booleans are texts in SQL."""
+    of_text = _KEYS_OF_TEXTS.get(names.alone(node)[0]["type"]) if type_ == STRING else None
+    if of_text is None:
+        return _writer(node, type_, names, path)
+    key_type, read = of_text
+    write = _writer(node, key_type, names, path)
+    return lambda key: write(None if key is None else read(key))
+
+
+_KEYS_OF_TEXTS: dict[str, tuple[SqlType, Convert]] = {
+    "boolean": (BOOLEAN, lambda text: text == "true"),
+    "int": (INTEGER, int),
+    "long": (BIGINT, int),
+}
+
+
 def _struct_writer(node: Node, fields: tuple[tuple[str, SqlType], ...], names: Names, path: str) -> Convert:
+    if BRANCHES in node:
+        return _union_writer(node, fields, names, path)
     given = {field["name"]: field for field in node["fields"]}
     places: list[tuple[str, Convert]] = []
     for name, type_ in fields:
@@ -298,4 +322,29 @@ def _struct_writer(node: Node, fields: tuple[tuple[str, SqlType], ...], names: N
         if field is None:
             raise ValueError(f"the schema has no field for {f'{path}.{name}'.lstrip('.')}")
         places.append((field["name"], _writer(field["type"], type_, names, f"{path}.{name}".lstrip("."))))
+    for name in given.keys() - {name for name, _ in places}:
+        if "default" not in given[name] and not names.is_nullable(given[name]["type"]):
+            raise ValueError(
+                f"Missing default value for required Avro field: [{name}]. This field appears in Avro schema in "
+                "Schema Registry"
+            )
     return lambda row: {name: write(value) for (name, write), value in zip(places, row, strict=True)}
+
+
+def _union_writer(node: Node, fields: tuple[tuple[str, SqlType], ...], names: Names, path: str) -> Convert:
+    given = {field["name"]: field for field in node["fields"]}
+    places: list[tuple[str, str, Convert]] = []
+    for name, type_ in fields:
+        field = matching(given, name)
+        if field is None:
+            raise ValueError(f"the union has no type for {f'{path}.{name}'.lstrip('.')}")
+        write = _writer(field["type"], type_, names, f"{path}.{name}".lstrip("."))
+        places.append((node[BRANCHES][field["name"]], field["name"], write))
+
+    def write_one(row: Any) -> Any:
+        for (branch, name, write), value in zip(places, row, strict=True):
+            if value is not None:
+                return branch, {name: write(value)}
+        raise FormatError(f"{path or 'the value'} is a union, and no field has a value")
+
+    return write_one

@@ -4,6 +4,9 @@ every field is nullable: ["null", type], default null
 DECIMAL, DATE, TIME, TIMESTAMP     logical types decimal, date, time-millis, timestamp-millis
 MAP                                an array of records with the fields key and value: a key may be of any type, or null
 STRUCT in a column C               a record NAME_C; below maps NAME_C_MapKey and NAME_C_MapValue
+
+A union of several types is a STRUCT, as in Connect: a field for each type, of which one has a value. A type is named
+after its record or enumeration, else as Avro calls it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from felice.pipelines.sql.rows.columns import Columns
+from felice.pipelines.sql.rows.description import AVRO_NAMESPACE
 from felice.pipelines.sql.rows.registry import References
 from felice.pipelines.sql.types import (
     BIGINT,
@@ -31,11 +35,16 @@ from felice.pipelines.sql.types import (
     Struct,
 )
 
-DEFAULT_NAME = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
+DEFAULT_NAME = f"{AVRO_NAMESPACE}.KsqlDataSourceSchema"
 MAP_ENTRY = "MapEntry"
 ENTRY_TYPE = "connect.internal.type"
 """What marks the records that maps are made of."""
 _OLD_ENTRY = "io.confluent.connect.avro.MapEntry"
+
+MEMBER = "felice.member"
+"""What marks a record that stands for a type of a union."""
+BRANCHES = "felice.branches"
+"""In the one type of a union of several: the records for its types, by the names of its fields."""
 
 Node = Any
 """A part of a parsed schema: a name, a list (a union) or an object."""
@@ -132,15 +141,27 @@ class Names:
             else self.resolved(inner) | {name: value for name, value in node.items() if name != "type"}
         )
 
+    def is_nullable(self, node: Node) -> bool:
+        """Whether a node allows null."""
+        found = self.resolved(node)
+        return "null" in found if isinstance(found, list) else bool(found["type"] == "null")
+
     def alone(self, node: Node) -> tuple[Node, bool]:
         """The one type of a node that is not null, and whether null is also allowed. Raises ValueError for others."""
         found = self.resolved(node)
         if not isinstance(found, list):
             return found, False
         branches = [branch for branch in map(self.resolved, found) if branch["type"] != "null"]
-        if len(branches) != 1:
-            raise ValueError(f"a union of {len(branches)} types is not supported")
-        return branches[0], len(branches) < len(found)
+        is_nullable = len(branches) < len(found)
+        if len(branches) == 1 and not branches[0].get(MEMBER):
+            return branches[0], is_nullable
+        if not branches:
+            raise ValueError("a union of no types is not supported")
+        fields = [field for branch in branches for field in branch["fields"]]
+        names = {field["name"]: branch["name"] for field, branch in zip(fields, branches, strict=True)}
+        if len(names) != len(fields):
+            raise ValueError("a union has two types of the same name")
+        return {"type": "record", "name": branches[0]["name"], "fields": fields, BRANCHES: names}, is_nullable
 
 
 def _nodes(node: Node) -> Iterator[dict[str, Any]]:
@@ -182,11 +203,65 @@ def parsed(text: str, references: References) -> Node:
     from felice.client.schema_registry.avro_format import AvroFormat
 
     try:
-        return AvroFormat().parse(text, list(references)).schema
+        return _Unions().of_records(AvroFormat().parse(text, list(references)).schema)
     except ValueError:
         raise
     except Exception as error:
         raise ValueError(f"the Avro schema cannot be used: {error}") from error
+
+
+def defaults_of(text: str, references: References) -> dict[str, Any]:
+    """The defaults of a record's fields that cannot be null, by name. Raises ValueError.
+
+    As in Connect, where a field that can be null has no other default.
+    """
+    fields = schema.get("fields", ()) if isinstance(schema := parsed(text, references), dict) else ()
+    given = {one["name"]: one["default"] for one in fields if one.get("default") is not None}
+    nullable = {one["name"] for one in fields if isinstance(one["type"], list) and "null" in one["type"]}
+    return {name: default for name, default in given.items() if name not in nullable}
+
+
+class _Unions:
+    """Makes the types of unions distinct: a record of one field has the same bytes as the field alone."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def of_records(self, node: Node) -> Node:
+        """The node with a record for each type of a union that is not one type and null."""
+        if isinstance(node, list):
+            is_plain = (len(node) == 2 and "null" in node) or node == ["null"]
+            return [
+                one if is_plain or one == "null" else self._member(one) for one in map(self.of_records, node)
+            ]
+        if not isinstance(node, dict):
+            return node
+        made = {name: self.of_records(node[name]) for name in ("type", "items", "values") if name in node}
+        if "fields" in node:
+            made["fields"] = list(map(self._field, node["fields"]))
+        return node | made
+
+    def _member(self, node: Node) -> Node:
+        self._count += 1
+        field = {"name": member_name(node), "type": node}
+        return {"type": "record", "name": f"felice.Member{self._count}", "fields": [field], MEMBER: True}
+
+    def _field(self, field: dict[str, Any]) -> dict[str, Any]:
+        type_ = self.of_records(field["type"])
+        default = field.get("default")
+        first = type_[0] if isinstance(type_, list) else None
+        if default is None or not isinstance(first, dict) or MEMBER not in first:
+            return field | {"type": type_}
+        # A default is one of the first type.
+        return field | {"type": type_, "default": {first["fields"][0]["name"]: default}}
+
+
+def member_name(node: Node) -> str:
+    """How Connect names a type of a union."""
+    if isinstance(node, str):
+        return node.rpartition(".")[2]
+    is_named = node["type"] in ("record", "error", "enum")
+    return str(node["name"]).rpartition(".")[2] if is_named else str(node["type"])
 
 
 def type_of_schema(text: str, references: References, fold: Callable[[str], str]) -> SqlType | None:

@@ -141,7 +141,9 @@ def parts_of(type_: SqlType) -> tuple[SqlType, ...]:
 
 
 def matching(given: Mapping[str, T], name: str) -> T | None:
-    """The field of this name; without regard to case if there is none of exactly this name; None if neither is."""
+    """The field of a column: the one of its name, else the one whose name in capitals is the column's; None if there
+    is neither. So a column with small letters has only the field of its own name.
+    """
     if name in given:
         return given[name]
-    return {one.upper(): field for one, field in given.items()}.get(name.upper())
+    return {one.upper(): field for one, field in given.items()}.get(name)

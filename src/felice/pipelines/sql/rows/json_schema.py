@@ -72,12 +72,27 @@ class JsonSchemaFormat(SchemaFormat):
     def writer_of(self, schema: RegisteredText) -> Callable[[Any], bytes]:
         """The function that writes values."""
         expect_type(schema, JSON)
-        return value_writer(self.columns[0][1]) if self.is_bare else object_writer(self.columns)
+        if self.is_bare:
+            return value_writer(self.columns[0][1])
+        _check_needed(schema, {name for name, _ in self.columns})
+        return object_writer(self.columns)
 
     def reader_of(self, schema: RegisteredText) -> Callable[[bytes], Any]:
         """The function that reads values."""
         expect_type(schema, JSON)
         return value_reader(self.columns[0][1]) if self.is_bare else object_reader(self.columns).read
+
+
+def _check_needed(schema: RegisteredText, names: set[str]) -> None:
+    """Raise ValueError for a property that a schema requires, and no column writes."""
+    root = json.loads(schema.text)
+    properties = root.get("properties", {}) if isinstance(root, dict) else {}
+    for name in root.get("required", ()) if properties else ():
+        if name not in names and "default" not in properties.get(name, {}):
+            raise ValueError(
+                f"Missing default value for required field: [{name}]. This field appears in JSON_SR schema in Schema "
+                "Registry"
+            )
 
 
 def schema_of(columns: Columns, full_name: str | None, is_bare: bool) -> str:

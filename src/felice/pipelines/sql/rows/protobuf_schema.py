@@ -10,7 +10,7 @@ with OPTIONAL, WRAPPER       numbers, texts, booleans and bytes are optional, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, OneofDescriptor
@@ -185,52 +185,62 @@ def oneofs_of(message: Descriptor) -> dict[str, OneofDescriptor]:
 
 
 def type_of_schema(
-    text: str, references: References, fold: Callable[[str], str], full_name: str | None
+    text: str,
+    references: References,
+    fold: Callable[[str], str],
+    full_name: str | None,
+    nullable: str | None,
 ) -> SqlType | None:
-    """The type of a message type; None if it has no field of a type of SQL. `fold` makes the names of fields."""
-    return _struct(message_of(parsed(text, references), full_name), fold, ())
+    """The type of a message type; None if it has no field of a type of SQL. `fold` makes the names of fields.
+
+    A wrapper such as google.protobuf.Int32Value is its value with `WRAPPER`, else a STRUCT with the field value.
+    """
+    return _Types(fold, nullable == WRAPPER).struct(message_of(parsed(text, references), full_name), ())
 
 
-def _struct(message: Descriptor, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
-    if message.full_name in within:
-        raise ValueError(f"the message {message.full_name} contains itself")
-    within = (*within, message.full_name)
-    oneofs = oneofs_of(message)
-    in_oneofs = {field.name for one in oneofs.values() for field in one.fields}
-    found: list[tuple[str, SqlType | None]] = [
-        (name, Struct(_fields(list(one.fields), fold, within))) for name, one in oneofs.items()
-    ]
-    found += [
-        (field.name, _type(field, fold, within)) for field in message.fields if field.name not in in_oneofs
-    ]
-    fields = tuple((fold(name), type_) for name, type_ in found if type_ is not None)
-    return Struct(fields) if fields else None
+class _Types:
+    """The types of fields. `within` has the message types that contain a field."""
 
+    def __init__(self, fold: Callable[[str], str], unwraps: bool) -> None:
+        self._fold, self._unwraps = fold, unwraps
 
-def _fields(fields: list[FieldDescriptor], fold: Callable[[str], str], within: tuple[str, ...]) -> Columns:
-    types = ((field.name, _type(field, fold, within)) for field in fields)
-    return tuple((fold(name), type_) for name, type_ in types if type_ is not None)
+    def struct(self, message: Descriptor, within: tuple[str, ...]) -> SqlType | None:
+        if message.full_name in within:
+            raise ValueError(f"the message {message.full_name} contains itself")
+        within = (*within, message.full_name)
+        oneofs = oneofs_of(message)
+        in_oneofs = {field.name for one in oneofs.values() for field in one.fields}
+        found: list[tuple[str, SqlType | None]] = [
+            (name, Struct(self._named((field.name, self._type(field, within)) for field in one.fields)))
+            for name, one in oneofs.items()
+        ]
+        found += [
+            (field.name, self._type(field, within)) for field in message.fields if field.name not in in_oneofs
+        ]
+        fields = self._named(found)
+        return Struct(fields) if fields else None
 
+    def _named(self, types: Iterable[tuple[str, SqlType | None]]) -> Columns:
+        return tuple((self._fold(name), type_) for name, type_ in types if type_ is not None)
 
-def _type(field: FieldDescriptor, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
-    if (entry := entry_of(field)) is not None:
-        member = _type(entry.fields_by_name["value"], fold, within)
-        return None if member is None else Map(STRING, member)
-    one = _single(field, fold, within)
-    return Array(one) if one is not None and is_repeated(field) else one
+    def _type(self, field: FieldDescriptor, within: tuple[str, ...]) -> SqlType | None:
+        if (entry := entry_of(field)) is not None:
+            member = self._type(entry.fields_by_name["value"], within)
+            return None if member is None else Map(STRING, member)
+        one = self._single(field, within)
+        return Array(one) if one is not None and is_repeated(field) else one
 
-
-def _single(field: FieldDescriptor, fold: Callable[[str], str], within: tuple[str, ...]) -> SqlType | None:
-    message = field.message_type
-    if message is None:
-        return KINDS.get(field.type)
-    if message.full_name == DECIMAL_MESSAGE:
-        return _decimal(field)
-    if message.full_name in LOGICAL:
-        return LOGICAL[message.full_name]
-    if (wrapped := wrapped_in(message)) is not None:
-        return KINDS.get(wrapped.type)
-    return _struct(message, fold, within)
+    def _single(self, field: FieldDescriptor, within: tuple[str, ...]) -> SqlType | None:
+        message = field.message_type
+        if message is None:
+            return KINDS.get(field.type)
+        if message.full_name == DECIMAL_MESSAGE:
+            return _decimal(field)
+        if message.full_name in LOGICAL:
+            return LOGICAL[message.full_name]
+        if self._unwraps and (wrapped := wrapped_in(message)) is not None:
+            return KINDS.get(wrapped.type)
+        return self.struct(message, within)
 
 
 _FIELD = FieldDescriptor

@@ -80,9 +80,12 @@ class SchemaFormat(RowFormat):
     def register(self, *, if_absent: bool = False) -> None:
         """Register the schema of the columns; with `if_absent` only if the subject has none.
 
-        Raises ValueError for columns that the schema cannot have.
+        Raises ValueError for columns that the schema cannot have. A schema with an id is registered already.
         """
-        if self.schema_id is not None or self.subject is None:
+        if self.schema_id is not None:
+            self.writer_of(self.registry.by_id(self.schema_id))
+            return
+        if self.subject is None:
             return
         if not (if_absent and self.registry.latest(self.subject)):
             type_, text = self.own_schema()

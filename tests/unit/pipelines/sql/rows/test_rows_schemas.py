@@ -89,7 +89,8 @@ def test_columns_become_a_schema_and_come_back(name: str, nullable: str | None) 
     format_of(name, COLUMNS, registry, nullable=nullable).write(ROW)
     schema = registry.latest("t-value")
     assert schema is not None and schema.type == KINDS[name]
-    assert columns_of_schema(FormatDescription(name), schema, is_key=False) == COLUMNS
+    description = FormatDescription(name, nullable=nullable)
+    assert columns_of_schema(description, schema, is_key=False) == COLUMNS
 
 
 def test_the_avro_schema_is_that_of_ksqldb() -> None:
@@ -204,7 +205,17 @@ AVRO_TYPES = [
     ({"type": "array", "items": "bytes"}, "ARRAY<BYTES>"),
     ({"type": "record", "name": "s", "fields": [{"name": "a", "type": "n.s2"}]}, "STRUCT<`A` BOOLEAN>"),
     ("null", None),
-    (["int", "string"], None),
+    (["int", "string"], "STRUCT<`INT` INTEGER, `STRING` STRING>"),
+    (["int"], "STRUCT<`INT` INTEGER>"),
+    (
+        [
+            "null",
+            "n.s2",
+            {"type": "enum", "name": "m.e", "symbols": ["A"]},
+            {"type": "array", "items": "int"},
+        ],
+        "STRUCT<`BOOLEAN` BOOLEAN, `E` STRING, `ARRAY` ARRAY<INTEGER>>",
+    ),
 ]
 
 
@@ -251,7 +262,9 @@ def test_names_and_single_columns_of_avro_schemas() -> None:
         ("long", 5, INTEGER, "COL: expected INTEGER, and its schema says long"),
         ("string", "5", INTEGER, "COL: expected INTEGER, and its schema says string"),
         ("bytes", b"1", Decimal(4, 2), "COL: expected DECIMAL(4, 2), and its schema says bytes"),
-        (["int", "string"], 5, INTEGER, "COL: a union of 2 types is not supported"),
+        (["int", "string"], 5, INTEGER, "COL: expected INTEGER, and its schema says union"),
+        (["int", "string"], "a", Struct((("STRING", STRING), ("INT", INTEGER))), ("a", None)),
+        (["null", "int", "string"], None, Struct((("INT", INTEGER),)), None),
     ],
 )
 def test_avro_of_others_is_read_by_the_types_of_columns(
@@ -267,6 +280,70 @@ def test_avro_of_others_is_read_by_the_types_of_columns(
     except FormatError as error:
         found = str(error).partition(" is not AVRO: ")[2]
     assert (type(found), found) == (type(expected), expected)
+
+
+def test_schemas_that_refer_to_others_are_registered_with_them() -> None:
+    registry = remote("references")
+    inner = json.dumps({"type": "record", "name": "n.inner", "fields": [{"name": "a", "type": "int"}]})
+    middle = json.dumps({"type": "record", "name": "n.mid", "fields": [{"name": "i", "type": "n.inner"}]})
+    references = (("n.inner", inner), ("n.mid", middle))
+    text = avro(("m", "n.mid"), ("i", "n.inner"))
+    number = registry.register("t-value", "AVRO", text, references)
+    assert registry.register("t-value", "AVRO", text, references) == number
+    found = registry.latest("t-value")
+    assert found is not None and (found.id, found.references) == (number, references)
+    inside = Struct((("A", INTEGER),))
+    columns: Columns = (("M", Struct((("I", inside),))), ("I", inside))
+    assert columns_of_schema(FormatDescription("AVRO"), found, is_key=False) == columns
+    file = 'syntax = "proto3"; message Z { int32 z = 1; }'
+    text = 'syntax = "proto3"; import "z.proto"; message M { Z r = 1; }'
+    registry.register("p-value", "PROTOBUF", text, (("z.proto", file),))
+    found = registry.latest("p-value")
+    assert found is not None
+    columns = (("R", Struct((("Z", INTEGER),))),)
+    assert columns_of_schema(FormatDescription("PROTOBUF"), found, is_key=False) == columns
+
+
+def test_the_types_of_a_union_are_written_by_the_fields_of_a_struct() -> None:
+    registry = MemoryRegistry()
+    record = {"type": "record", "name": "s", "fields": [{"name": "a", "type": "int"}]}
+    union = ["null", "int", "long", {**record, "name": "m.s1"}, {**record, "name": "m.s2"}]
+    registry.register("other", "AVRO", avro(("u", union)), id=1)
+    registry.register("other", "AVRO", avro(("u", union[1:])), id=2)
+    inner = Struct((("a", INTEGER),))
+    column = Struct((("int", INTEGER), ("long", BIGINT), ("s1", inner), ("s2", inner)))
+    format_ = format_of("AVRO", (("u", column),), registry, schema_id=1)
+    rows = [((5, None, None, None),), ((None, 5, None, None),), ((None, None, None, (5,)),), (None,)]
+    written = [format_.write(row)[5:] for row in rows]
+    assert written == [b"\x02\x0a", b"\x04\x0a", b"\x08\x0a", b"\0"]
+    assert [format_.read(format_.write(row)) for row in rows] == rows
+    needed = format_of("AVRO", (("u", column),), registry, schema_id=2)
+    for row, reason in (((None,), "u is null"), (((None, None, None, None),), "no field has a value")):
+        with pytest.raises(FormatError, match=reason):
+            needed.encode(row)
+    twice = avro(("u", ["int", {**record, "name": "m.s"}, {**record, "name": "n.s"}]), ("v", "int"))
+    found = columns_of_schema(FormatDescription("AVRO"), RegisteredText(3, "AVRO", twice), is_key=False)
+    assert found == (("V", INTEGER),)
+
+
+def test_keys_of_maps_that_are_numbers_are_texts() -> None:
+    registry = MemoryRegistry()
+    entry = {"type": "record", "name": "MapEntry", "namespace": "io.confluent.connect.avro"}
+    fields = [{"name": "key", "type": "int"}, {"name": "value", "type": "string"}]
+    registry.register(
+        "other", "AVRO", avro(("m", {"type": "array", "items": {**entry, "fields": fields}})), id=1
+    )
+    format_ = format_of("AVRO", (("M", Map(STRING, STRING)),), registry, schema_id=1)
+    assert format_.read(format_.write(({"5": "x"},))) == ({"5": "x"},)
+    with pytest.raises(FormatError):
+        format_.encode(({"x": "x"},))
+
+
+def test_a_column_with_small_letters_has_only_the_field_of_its_own_name() -> None:
+    registry = MemoryRegistry()
+    registry.register("other", "AVRO", avro(("a", "int"), ("B", "int")))
+    format_ = format_of("AVRO", (("A", INTEGER), ("a", INTEGER), ("b", INTEGER), ("B", INTEGER)), registry)
+    assert format_.read(b"\0\0\0\0\1\2\4") == (1, 1, None, 2)
 
 
 def test_a_schema_by_its_id_decides_what_is_written() -> None:
@@ -345,7 +422,8 @@ def test_protobuf_types() -> None:
         "ID": "INTEGER",
         **dict.fromkeys(("U", "F64", "S64"), "BIGINT"),
         "F": "DOUBLE",
-        **dict.fromkeys(("STATE", "NOTE", "WRAPPED"), "STRING"),
+        **dict.fromkeys(("STATE", "NOTE"), "STRING"),
+        "WRAPPED": "STRUCT<`VALUE` STRING>",
         "BY_NAME": f"MAP<STRING, {cash}>",
         "BY_NUMBER": "MAP<STRING, STRING>",
         "LIST": f"ARRAY<{cash}>",
@@ -354,6 +432,8 @@ def test_protobuf_types() -> None:
         "MESSAGE": "BYTES",
         "TREE": "STRUCT<`LEAF` INTEGER>",
     }
+    unwrapped = columns_of_schema(FormatDescription("PROTOBUF", nullable="WRAPPER"), schema, is_key=False)
+    assert dict(unwrapped)["WRAPPED"] == STRING
     named = FormatDescription("PROTOBUF", full_name="shop.Order.Cash")
     assert columns_of_schema(named, schema, is_key=False) == (("CENTS", BIGINT),)
     with pytest.raises(ValueError, match=r"no message shop\.No"):
