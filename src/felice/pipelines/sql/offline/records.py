@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
 from felice.pipelines.sql.catalogue import SESSION, Catalogue, SourceInfo, WindowInfo
-from felice.pipelines.sql.compile.topology import key_format_of, value_format_of
+from felice.pipelines.sql.compile.topology import key_format_of, windowed
+from felice.pipelines.sql.offline.topics import format_of_topic
 from felice.pipelines.sql.rows import Columns, FormatDescription, is_bare, row_format
-from felice.pipelines.sql.rows.plain import plain_of, value_of
+from felice.pipelines.sql.rows.avro_schema import defaults_of
+from felice.pipelines.sql.rows.plain import json_text, plain_of, value_of
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.record import Headers, Window, Windowed
@@ -20,6 +22,16 @@ from felice.pipelines.streams.task import TopicRecord
 
 TEXTS = ("DELIMITED",)
 """Formats whose records a test has as the text of their bytes."""
+
+
+class _JsonOfTest(Format):
+    """Inputs in JSON are written as the test has them: what the columns of a source do not take, its queries skip."""
+
+    name = "JSON"
+
+    def write(self, value: Any) -> bytes:
+        """The JSON as text."""
+        return json_text(value).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,19 @@ class Part:
     is_bare: bool
     text: Format | None
     """How the text of a test is read as a row; None if a test has no text."""
+    as_given: Format | None
+    """How inputs are written without looking at the columns; None if they are written as rows."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What inputs have that the test leaves out, by column."""
+
+    def encode(self, plain: Any, window: Window | None = None) -> bytes | None:
+        """The bytes of a test's JSON. Raises ValueError."""
+        if plain is None:
+            return None
+        if self.text is not None and window is None:
+            return _text_of(plain).encode()
+        format_, given = (self.format, self.row(plain)) if self.as_given is None else (self.as_given, plain)
+        return format_.encode(given if window is None else Windowed(given, window))
 
     def row(self, plain: Any) -> tuple[Any, ...] | None:
         """The row of a test's JSON. Raises ValueError."""
@@ -45,7 +70,9 @@ class Part:
         if names is None:
             raise ValueError(f"expected an object with {', '.join(name for name, _ in self.columns)}")
         return tuple(
-            value_of(type_, plain[name] if name in plain else names.get(name.upper()))
+            value_of(
+                type_, plain[name] if name in plain else names.get(name.upper(), self.defaults.get(name))
+            )
             for name, type_ in self.columns
         )
 
@@ -76,8 +103,10 @@ class TopicTexts:
         """Those of a stream or table."""
         key = None
         if source.key:
-            key = _part(source.key_format, source.key, key_format_of(source, registry), is_key=True)
-        value = _part(source.value_format, source.value, value_format_of(source, registry), is_key=False)
+            format_ = key_format_of(source, registry)
+            key = _part(source.key_format, source.key, format_, source.window, is_key=True)
+        columns, format_ = _written(source, registry)
+        value = _part(source.value_format, columns, format_, is_key=False)
         return cls(key, value, source.window)
 
     def encode(self, given: Mapping[str, Any]) -> TopicRecord:
@@ -87,20 +116,24 @@ class TopicTexts:
             for one in given.get("headers") or ()
         )
         key = self._encoded_key(given)
-        value = given["value"].encode() if given.get("raw") else _encoded(self._value, given.get("value"))
+        value = given["value"].encode() if given.get("raw") else self._encoded_value(given.get("value"))
         return TopicRecord(given["topic"], key, value, given.get("timestamp") or 0, headers)
 
     def _encoded_key(self, given: Mapping[str, Any]) -> bytes | None:
         plain = given.get("key")
         if plain is None or self._key is None:
             return None
+        if self._window is None:
+            return self._key.encode(plain)
         window = given.get("window")
-        if window is None or self._window is None:
-            return _encoded(self._key, plain)
-        row = self._key.row(plain)
-        return self._key.format.encode(
-            Windowed(row, Window(window["start"], window.get("end", window["start"])))
-        )
+        if window is None:
+            raise ValueError("its keys have windows, and the record has none")
+        return self._key.encode(plain, Window(window["start"], window.get("end", window["start"])))
+
+    def _encoded_value(self, plain: Any) -> bytes | None:
+        if plain is not None and self._value is None:
+            raise ValueError("no statement declares a stream or table over the topic")
+        return None if self._value is None else self._value.encode(plain)
 
     def decode(self, record: TopicRecord) -> dict[str, Any]:
         """The record as a test's JSON has it."""
@@ -116,6 +149,15 @@ class TopicTexts:
         return found
 
 
+def _written(source: SourceInfo, registry: Registry) -> tuple[Columns, Format]:
+    """The columns of values with their format. The schema with the id of a result may have more than the result."""
+    given, columns = source.value_format, source.value
+    if given.schema_id is not None and given.is_wrapped is not False:
+        columns = inferred_columns(given, registry, source.topic, is_key=False) or columns
+    subject = f"{source.topic}-value"
+    return columns, row_format(given, columns, registry=registry, subject=subject, is_key=False)
+
+
 def _decoded_key(part: Part, data: bytes, window: WindowInfo | None) -> dict[str, Any]:
     if window is None:
         return {"key": _decoded(part, data)}
@@ -129,16 +171,6 @@ def _text_of(plain: Any) -> str:
     return str(plain).lower() if isinstance(plain, bool) else str(plain)
 
 
-def _encoded(part: Part | None, plain: Any) -> bytes | None:
-    if plain is None:
-        return None
-    if part is None:
-        raise ValueError("no statement declares a stream or table over the topic")
-    if part.text is not None:
-        return _text_of(plain).encode()
-    return part.format.encode(part.row(plain))
-
-
 def _decoded(part: Part | None, data: bytes | None) -> Any:
     if data is None or part is None:
         return None
@@ -147,38 +179,56 @@ def _decoded(part: Part | None, data: bytes | None) -> Any:
     return part.plain(part.format.decode(data))
 
 
-def _part(description: FormatDescription, columns: Columns, format_: Format, *, is_key: bool) -> Part:
+def _part(
+    description: FormatDescription,
+    columns: Columns,
+    format_: Format,
+    window: WindowInfo | None = None,
+    *,
+    is_key: bool,
+) -> Part:
     bare = description.name in ("KAFKA", "NONE") or is_bare(description, columns, is_key)
     text = row_format(description, columns, is_key=is_key) if description.name in TEXTS else None
-    return Part(columns, format_, bare, text)
+    as_given = windowed(_JsonOfTest(), window) if description.name == "JSON" else None
+    return Part(columns, format_, bare, text, as_given)
 
 
 def texts_of_topic(
     given: Mapping[str, Any], registry: Registry, source: SourceInfo | None = None
 ) -> TopicTexts:
     """Those of a topic that a test describes with schemas, and over which a statement may have declared a source."""
-    names = (None, None) if source is None else (source.key_format.full_name, source.value_format.full_name)
+    formats = (None, None) if source is None else (source.key_format, source.value_format)
     return TopicTexts(
-        _described(given, "key", registry, names[0]), _described(given, "value", registry, names[1])
+        _described(given, "key", registry, formats[0]), _described(given, "value", registry, formats[1])
     )
 
 
-def _described(given: Mapping[str, Any], part: str, registry: Registry, full_name: str | None) -> Part | None:
+def _described(
+    given: Mapping[str, Any], part: str, registry: Registry, declared: FormatDescription | None
+) -> Part | None:
+    """Records of a topic with a schema are written with it, whatever columns a source has."""
     topic, is_key = given["name"], part == "key"
-    description = FormatDescription(str(given.get(f"{part}Format") or "KAFKA").upper(), full_name=full_name)
-    subject = f"{topic}-{part}"
-    columns: Columns | None = None
-    if given.get(f"{part}Schema") is not None and description.name in TYPES:
-        try:
-            columns = inferred_columns(description, registry, topic, is_key=is_key)
-        except ValueError:
-            # A schema that is no record has the bare value.
-            description = replace(description, is_wrapped=False)
-            columns = inferred_columns(description, registry, topic, is_key=is_key)
-    if columns is None:
+    name, subject = format_of_topic(given, part), f"{topic}-{part}"
+    registered = None if given.get(f"{part}Schema") is None else registry.latest(subject)
+    if registered is None or name not in TYPES:
         return None
+    description = FormatDescription(name, schema_id=registered.id)
+    if declared is not None and declared.name == name:
+        description = replace(description, full_name=declared.full_name, nullable=declared.nullable)
+    try:
+        columns = inferred_columns(description, registry, topic, is_key=is_key)
+    except ValueError:
+        # A schema that is no record has the bare value.
+        description = replace(description, is_wrapped=False)
+        columns = inferred_columns(description, registry, topic, is_key=is_key)
+    assert columns is not None, "there is a schema"
     format_ = row_format(description, columns, registry=registry, subject=subject, is_key=is_key)
-    return _part(description, columns, format_, is_key=is_key)
+    part_ = _part(description, columns, format_, is_key=is_key)
+    return (
+        part_
+        if name != "AVRO"
+        else replace(part_, defaults=defaults_of(registered.text, registered.references))
+    )
 
 
 def source_over(catalogue: Catalogue, topic: str) -> SourceInfo | None:

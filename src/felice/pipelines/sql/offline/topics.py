@@ -31,6 +31,11 @@ def _text_of_schema(given: Any, kind: str) -> str:
     return json.dumps(given) if kind == AVRO and given.isidentifier() else given
 
 
+def format_of_topic(given: Mapping[str, Any], part: str) -> str:
+    """The format of the "key" or "value" of a topic with a schema."""
+    return str(given.get(f"{part}Format") or ("KAFKA" if part == "key" else "AVRO")).upper()
+
+
 class Topics:
     """All topics of a test, and its schemas."""
 
@@ -56,8 +61,7 @@ class Topics:
                 self._register(name, part, schema, given)
 
     def _register(self, name: str, part: str, schema: Any, given: Mapping[str, Any]) -> None:
-        format_ = str(given.get(f"{part}Format") or ("KAFKA" if part == "key" else "AVRO")).upper()
-        kind = TYPES.get(format_)
+        kind = TYPES.get(format_of_topic(given, part))
         if kind is None:
             return
         references = []
