@@ -13,6 +13,7 @@ from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.offline.cases import parsed, result_of
 from felice.pipelines.sql.offline.statements import Statements
 from felice.pipelines.sql.offline.topics import Topics
+from felice.pipelines.streams.task import TopicRecord
 
 CASES = Path(__file__).with_name("cases")
 
@@ -54,3 +55,23 @@ def test_the_names_of_registered_schemas() -> None:
         ("a", "Own"),
     ]
     assert "package a;" in texts[3] and "message M {" in texts[3]
+
+
+def test_state_does_not_change_the_subjects_of_a_topic() -> None:
+    """Other programs write the topic, with a schema that does not fit the one of the query's state."""
+    topics = Topics()
+    for part, field in (("key", "K"), ("value", "V")):
+        fields = [{"name": field, "type": "int"}]
+        schema = {"type": "record", "name": f"com.other.{part}", "fields": fields}
+        topics.registry.register(f"s-{part}", "AVRO", json.dumps(schema))
+    before = [topics.registry.latest(subject) for subject in ("s-key", "s-value")]
+    statements = Statements(built_in(), {}, topics)
+    statements.execute(
+        "CREATE TABLE S (K STRUCT<K INT> PRIMARY KEY, V INT) WITH (kafka_topic='s', format='AVRO');"
+        "CREATE TABLE T AS SELECT * FROM S WHERE V > 1;"
+    )
+    record = TopicRecord("s", b"\0\0\0\0\1\x02", b"\0\0\0\0\2\x0a", 0, ())
+    topics.write(record)
+    statements.run_queries([record])
+    assert len(topics.topic("T").records) == 1
+    assert [topics.registry.latest(subject) for subject in ("s-key", "s-value")] == before

@@ -63,19 +63,25 @@ def _log(app: App, query: str, settings: Settings) -> Report:
     return ProcessingLog(app.side_output(topic, key="bytes", value="json"), query)
 
 
-def key_format_of(source: SourceInfo, registry: Registry) -> Format:
-    """The format of a topic's keys, with their windows."""
-    return windowed(_inner_key_format(source, registry), source.window)
+def key_format_of(source: SourceInfo, registry: Registry, owner: str | None = None) -> Format:
+    """The format of a topic's keys, with their windows. With the `owner` of state, keys of its state are written with a
+    schema in a subject of the owner: the topic's subject may belong to other programs.
+    """
+    return windowed(_inner_key_format(source, registry, owner), source.window)
 
 
-def _inner_key_format(source: SourceInfo, registry: Registry) -> Format:
-    subject = f"{source.topic}-key"
+def _subject(topic: str, part: str, owner: str | None) -> str:
+    return f"{topic}-{part}" if owner is None else f"{owner}-{topic}-{part}"
+
+
+def _inner_key_format(source: SourceInfo, registry: Registry, owner: str | None = None) -> Format:
+    subject = _subject(source.topic, "key", owner)
     return row_format(source.key_format, source.key, registry=registry, subject=subject, is_key=True)
 
 
-def value_format_of(source: SourceInfo, registry: Registry) -> Format:
-    """The format of a topic's values."""
-    subject = f"{source.topic}-value"
+def value_format_of(source: SourceInfo, registry: Registry, owner: str | None = None) -> Format:
+    """The format of a topic's values, or of an owner's state."""
+    subject = _subject(source.topic, "value", owner)
     return row_format(source.value_format, source.value, registry=registry, subject=subject, is_key=False)
 
 
@@ -158,7 +164,7 @@ class Compilation:
         """The topic as a stream, also of a table. Unless it `reads_all`, its rows have the columns that are used."""
         registry = self._tools.registry
         settings = self._tools.settings
-        value = value_format_of(source, registry)
+        value = value_format_of(source, registry, self.app.name)
         if not reads_all and (used := self._of_used_columns(source, number, value)) is not None:
             value = used
         places = self._functions.value_places.get(number)
@@ -166,7 +172,7 @@ class Compilation:
         throws = is_on(settings, THROW_ON_INVALID_TIME)
         stream = self.app.stream(
             source.topic,
-            key=key_format_of(source, registry),
+            key=key_format_of(source, registry, self.app.name),
             value=value,
             ts=time,
             start=settings.get(START, EARLIEST),
