@@ -201,13 +201,7 @@ def writer(message: Descriptor, columns: Columns) -> Callable[[Row], bytes]:
 
 
 def _fill(message: Descriptor, columns: Columns, path: str) -> Put:
-    puts: list[Put] = []
-    for name, type_ in columns:
-        place = f"{path}.{name}".lstrip(".")
-        put = _put(matching(_parts(message), name), type_, place)
-        if put is None:
-            raise ValueError(f"the message {message.full_name} has no field for {place} {text_of(type_)}")
-        puts.append(put)
+    puts = _puts(message, columns, path)
 
     def fill(made: Any, row: Any) -> None:
         for put, value in zip(puts, row, strict=True):
@@ -217,12 +211,36 @@ def _fill(message: Descriptor, columns: Columns, path: str) -> Put:
     return fill
 
 
+def _fill_first(message: Descriptor, columns: Columns, path: str) -> Put:
+    """Fills the field of a oneof: that of the first value that is not null, as in Connect."""
+    puts = _puts(message, columns, path)
+
+    def fill(made: Any, row: Any) -> None:
+        found = next((pair for pair in zip(puts, row, strict=True) if pair[1] is not None), None)
+        if found is not None:
+            put, value = found
+            put(made, value)
+
+    return fill
+
+
+def _puts(message: Descriptor, columns: Columns, path: str) -> list[Put]:
+    puts: list[Put] = []
+    for name, type_ in columns:
+        place = f"{path}.{name}".lstrip(".")
+        put = _put(matching(_parts(message), name), type_, place)
+        if put is None:
+            raise ValueError(f"the message {message.full_name} has no field for {place} {text_of(type_)}")
+        puts.append(put)
+    return puts
+
+
 def _put(field: FieldDescriptor | OneofDescriptor | None, type_: SqlType, path: str) -> Put | None:
     if field is None:
         return None
     if isinstance(field, OneofDescriptor):
-        # Its fields are those of the message; the last one that is not null stays.
-        return _fill(field.containing_type, type_.fields, path) if isinstance(type_, Struct) else None
+        # Its fields are those of the message.
+        return _fill_first(field.containing_type, type_.fields, path) if isinstance(type_, Struct) else None
     name = field.name
     if isinstance(type_, Map):
         return _put_map(field, type_, path)

@@ -485,6 +485,7 @@ def test_enums_and_oneofs_are_written_to_the_schema_of_an_id() -> None:
     format_ = format_of("PROTOBUF", columns, registry, schema_id=9)
     for row in (("LOST", 7, (None, (5,))), ("NEW", 0, ("x", None)), ("OLD", 1, None)):
         assert format_.read(format_.write(row)) == row
+    assert format_.read(format_.write(("NEW", 0, ("x", (5,))))) == ("NEW", 0, ("x", None))
     with pytest.raises(FormatError):
         format_.encode(("NO STATE", 1, None))
     with pytest.raises(OutsideError, match="no field for BY_NUMBER"):
