@@ -61,7 +61,7 @@ def source_of(
     topic = clause.get("KAFKA_TOPIC")
     if topic is None:
         raise SqlError(
-            'Missing required property "KAFKA_TOPIC" which has no default value: name the topic in WITH',
+            'Missing required property "KAFKA_TOPIC" which has no default value. Name the topic in WITH',
             given.position,
         )
     formats = {
@@ -269,19 +269,19 @@ def check_event_time(found: SourceInfo, clause: WithClause) -> None:
             raise clause.error(
                 "TIMESTAMP_FORMAT",
                 "'TIMESTAMP_FORMAT' set in the WITH clause can only be used when the timestamp column is of type "
-                f"STRING, and {column.name} is {text_of(column.type)}",
+                f"STRING. {column.name} is {text_of(column.type)}",
             )
     elif column.type == STRING:
         raise clause.error(
             "TIMESTAMP",
-            "A String timestamp field has been specified without also specifying the timestamp_format: name the format "
+            "A String timestamp field has been specified without also specifying the timestamp_format. Name the format "
             f"of {column.name} as TIMESTAMP_FORMAT",
         )
     elif column.type not in (BIGINT, TIMESTAMP):
         raise clause.error(
             "TIMESTAMP",
             f"Timestamp column, {quoted(column.name)}, should be LONG(INT64), TIMESTAMP, or a String "
-            f"with a timestamp_format specified, and is {text_of(column.type)}",
+            f"with a timestamp_format specified. It is {text_of(column.type)}",
         )
 
 

@@ -96,6 +96,8 @@ class _Run:
         given = self._described.get(topic)
         described = TopicTexts() if given is None else texts_of_topic(given, self._topics.registry, source)
         declared = TopicTexts() if source is None else TopicTexts.of_source(source, self._topics.registry)
+        if source is None and given is not None:
+            declared = TopicTexts.of_unread()
         return described.over(declared) if for_input else declared.over(described)
 
     def result(self) -> dict[str, Any]:

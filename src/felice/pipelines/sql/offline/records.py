@@ -99,6 +99,11 @@ class TopicTexts:
         return TopicTexts(self._key or other._key, self._value or other._value, self._window or other._window)
 
     @classmethod
+    def of_unread(cls) -> TopicTexts:
+        """Those of a topic that a test describes without a schema, and that no statement reads."""
+        return cls(value=Part((), _JsonOfTest(), True, None, _JsonOfTest()))
+
+    @classmethod
     def of_source(cls, source: SourceInfo, registry: Registry) -> TopicTexts:
         """Those of a stream or table."""
         key = None
