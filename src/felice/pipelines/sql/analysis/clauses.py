@@ -61,11 +61,11 @@ def check_clauses(
         raise SqlError("HAVING clause requires a GROUP BY clause", query.having.position)
     if query.window is not None and is_table:
         raise SqlError(
-            "Windowing not supported for table aggregations: a WINDOW needs a stream", query.window.position
+            "Windowing not supported for table aggregations. A WINDOW needs a stream", query.window.position
         )
     if query.emit == "FINAL" and query.window is None:
         raise SqlError(
-            "EMIT FINAL is only supported for windowed aggregations: it sends the result of each window that has "
+            "EMIT FINAL is only supported for windowed aggregations. It sends the result of each window that has "
             "closed, and needs a WINDOW",
             query.position,
         )
@@ -85,7 +85,7 @@ def _check_kafka_values(query: Query, sides: Sides) -> None:
     if clause is not None and found:
         raise SqlError(
             f"Source(s) {', '.join(found)} are using the 'KAFKA' value format. This format does not yet support "
-            f"{clause}: make a stream with values of another format first, by CREATE STREAM … WITH "
+            f"{clause}. Make a stream with values of another format first, by CREATE STREAM … WITH "
             "(VALUE_FORMAT='JSON') AS SELECT",
             query.position,
         )

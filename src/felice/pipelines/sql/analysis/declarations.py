@@ -230,7 +230,7 @@ def _check(given: CreateSource, clause: WithClause, found: SourceInfo) -> None:
     if twice := first_repeated(one.header for one in headers if one.header is not None):
         raise SqlError(f"Schema already contains a HEADER('{twice}') column.", given.position)
     if found.window is not None and not keys:
-        raise SqlError(f"Windowed sources require a key column: declare one in {given.name}", given.position)
+        raise SqlError(f"Windowed sources require a key column. Declare one in {given.name}", given.position)
     check_formats(found, given)
     check_event_time(found, clause)
     check_retention(found, clause)

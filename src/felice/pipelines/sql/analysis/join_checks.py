@@ -13,6 +13,12 @@ from felice.pipelines.sql.syntax.tree import Binary, Column, Expression, Join, p
 from felice.pipelines.sql.syntax.writer import expression_text, name_text, quoted
 from felice.pipelines.sql.types import text_of
 
+NOT_REPARTITIONED = (
+    "Implicit repartitioning of windowed sources is not supported. See "
+    "https://github.com/confluentinc/ksql/issues/4385."
+)
+"""ksqlDB's reason, as its users know it."""
+
 
 def canonical_condition(join: Join, typing: Typing) -> Binary:
     """The condition of a join, `left = right`, with canonical sides. Raises `SqlError`."""
@@ -96,8 +102,8 @@ def check_within(join: Join, how: str) -> None:
     """Raise `SqlError` for a missing WITHIN, or one that means nothing."""
     if how == STREAM_STREAM and join.within is None:
         raise SqlError(
-            "Stream-Stream joins must have a WITHIN clause specified. None was provided: "
-            "it says how far apart their records may be",
+            "Stream-Stream joins must have a WITHIN clause specified. None was provided. "
+            "It says how far apart their records may be",
             join.position,
         )
     if how != STREAM_STREAM and join.within is not None:
@@ -142,7 +148,7 @@ def check_windowed_keys(join: Join, sides: Sides, number: int, *, moves: bool) -
     is_same = has_schemas or other.key_format.name == format_
     if not moves and is_same and not (has_schemas and other.is_table):
         return
-    reason = "Implicit repartitioning of windowed sources is not supported: join them by keys of one format"
+    reason = f"{NOT_REPARTITIONED} Join them by keys of one format"
     if not moves and has_schemas:
         reason += f" that has no schemas, unlike {', '.join(sorted(TYPES))}"
     raise SqlError(reason, join.position)

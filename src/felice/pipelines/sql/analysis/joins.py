@@ -145,7 +145,7 @@ def _how(join: Join, number: int, sides: Sides, *, is_key: bool, left: Expressio
         if first.source.is_table:
             raise SqlError(
                 "Invalid join order: table-stream joins are not supported; only stream-table joins. "
-                f"Got {told}: name the stream first",
+                f"Got {told}. Name the stream first",
                 join.position,
             )
         how = STREAM_STREAM
@@ -192,7 +192,7 @@ def _check_foreign(join: Join, number: int, sides: Sides, left: Expression, told
             )
         raise SqlError(
             "Invalid join condition: foreign-key table-table joins are not supported as part of n-way joins. "
-            f"Got {_condition(join)}: only the first join of a query may use a foreign key",
+            f"Got {_condition(join)}. Only the first join of a query may use a foreign key",
             join.condition.position,
         )
     if sides.sides[number].source.window is not None:

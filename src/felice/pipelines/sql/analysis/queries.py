@@ -14,6 +14,7 @@ from felice.pipelines.sql.analysis.aggregation import (
 from felice.pipelines.sql.analysis.aliases import Aliases
 from felice.pipelines.sql.analysis.clauses import check_clauses, with_groups, with_times
 from felice.pipelines.sql.analysis.declarations import PSEUDO
+from felice.pipelines.sql.analysis.join_checks import NOT_REPARTITIONED
 from felice.pipelines.sql.analysis.joins import ROWKEY, JoinKey, join_plans, sides_of, synthetic_name
 from felice.pipelines.sql.analysis.keys import key_places, missing, missing_primary_key
 from felice.pipelines.sql.analysis.names import WINDOW_BOUNDS, Sides, check_bounds
@@ -110,7 +111,7 @@ class _Analysis:
             key = None if self._is_key(parts, items) else parts
             if key is not None and source.window is not None:
                 raise SqlError(
-                    "Implicit repartitioning of windowed sources is not supported: PARTITION BY must be their key",
+                    f"{NOT_REPARTITIONED} PARTITION BY must be their key",
                     query.partition_by[0].position,
                 )
         else:
@@ -162,8 +163,9 @@ class _Analysis:
         if not self._joins and found == tuple(Column(name) for name, _ in own):
             return ()
         raise SqlError(
-            "Cannot repartition a TABLE source: PARTITION BY needs a stream, and a table is partitioned by its "
-            f"primary key {', '.join(name for name, _ in own)}",
+            "Cannot repartition a TABLE source. If this is a join, make sure that the criteria uses the TABLE's key "
+            f"column {', '.join(name for name, _ in own)} instead of [{', '.join(map(expression_text, found))}]. "
+            "PARTITION BY needs a stream",
             found[0].position,
         )
 

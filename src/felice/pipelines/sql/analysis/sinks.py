@@ -115,7 +115,7 @@ def _key_format(
         check_known(name, given.position)
         if plan.key == () and name != "NONE":
             raise SqlError(
-                f"Key format specified for stream without key columns: its key format is NONE, not {name}",
+                f"Key format specified for stream without key columns. Its key format is NONE, not {name}",
                 given.position,
             )
     elif plan.key == ():
