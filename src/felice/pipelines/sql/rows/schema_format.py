@@ -83,7 +83,8 @@ class SchemaFormat(RowFormat):
         Raises ValueError for columns that the schema cannot have. A schema with an id is registered already.
         """
         if self.schema_id is not None:
-            self.writer_of(self.registry.by_id(self.schema_id))
+            if not if_absent:
+                self.writer_of(self.registry.by_id(self.schema_id))
             return
         if self.subject is None:
             return
