@@ -45,6 +45,7 @@ from felice.pipelines.sql.functions.table import Settings
 from felice.pipelines.sql.processing_log import TOPIC_SETTING, ProcessingLog
 from felice.pipelines.sql.rows import features_of, row_format, tuples
 from felice.pipelines.sql.rows.columns import RowFormat
+from felice.pipelines.sql.rows.description import OPTIONAL
 from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.rows.schema_format import SchemaFormat
 from felice.pipelines.sql.settings import FAIL_ON_BAD_RECORD, THROW_ON_INVALID_TIME, is_on
@@ -80,9 +81,14 @@ def _inner_key_format(source: SourceInfo, registry: Registry, owner: str | None 
 
 
 def value_format_of(source: SourceInfo, registry: Registry, owner: str | None = None) -> Format:
-    """The format of a topic's values, or of an owner's state."""
+    """The format of a topic's values, or of an owner's state, which holds all that can be read from the topic."""
+    format_ = source.value_format
+    if owner is not None:
+        # The topic's schema may need fields that are no columns, and can tell null from 0 without the statement's word.
+        nullable = OPTIONAL if format_.name == "PROTOBUF" else format_.nullable
+        format_ = replace(format_, schema_id=None, nullable=nullable)
     subject = _subject(source.topic, "value", owner)
-    return row_format(source.value_format, source.value, registry=registry, subject=subject, is_key=False)
+    return row_format(format_, source.value, registry=registry, subject=subject, is_key=False)
 
 
 def schema_formats_of(source: SourceInfo, registry: Registry) -> list[SchemaFormat]:
