@@ -190,7 +190,7 @@ def test_cases_that_share_nothing() -> None:
         ({"name": "x", "statements": [], "expected_error": 5}, "expected_error: expected a text"),
         ({"name": "x", "statements": [], "inputs": [INPUT]}, "no statement declares a stream or table"),
         (
-            {"name": "x", "statements": [STREAM], "inputs": [INPUT | {"value": 5}]},
+            {"name": "x", "statements": [STREAM.replace("JSON", "AVRO")], "inputs": [INPUT | {"value": 5}]},
             "an input of topic s cannot be written: expected an object with V",
         ),
         (
