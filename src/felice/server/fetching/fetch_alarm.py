@@ -1,4 +1,4 @@
-"""Wakes a Fetch that waits, when a partition that it has read changes.
+"""Lets a fetch wait until the partitions that it has read change, and read those again.
 
 Keeps true: no change is lost: a partition that changed between its reading and `watch` counts as changed.
             After `close` no partition has a listener of the request.
@@ -7,19 +7,20 @@ Keeps true: no change is lost: a partition that changed between its reading and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from felice.env import Clock
 from felice.replication.partition import Partition
-from felice.server.fetching.fetch_sessions import FetchedPartition
 from felice.server.flow.pace import for_each
 
+T = TypeVar("T", bound=Hashable)
+"""What a request says of one of its partitions."""
 _Watched: TypeAlias = tuple[Partition, Callable[[], None]]
 
 
-class FetchAlarm:
+class FetchAlarm(Generic[T]):
     """Wakes one waiting coroutine when a partition changes, or at the deadline."""
 
     __slots__ = ("_changed", "_future", "_loop", "_watched")
@@ -27,10 +28,10 @@ class FetchAlarm:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
-        self._changed: dict[FetchedPartition, None] = {}
+        self._changed: dict[T, None] = {}
         self._watched: list[_Watched] = []
 
-    def watch(self, asked: FetchedPartition, partition: Partition, change_count: int) -> None:
+    def watch(self, asked: T, partition: Partition, change_count: int) -> None:
         """Listens to a partition. `change_count`: that of the partition when it was read."""
         wake = partial(self.wake, asked)
         partition.on_advance.add(wake)
@@ -38,7 +39,7 @@ class FetchAlarm:
         if partition.change_count != change_count:
             self.wake(asked)
 
-    def wake(self, asked: FetchedPartition) -> None:
+    def wake(self, asked: T) -> None:
         """Counts a partition as changed."""
         self._changed[asked] = None
         self._resume()
@@ -47,12 +48,12 @@ class FetchAlarm:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    def take_changed(self) -> list[FetchedPartition]:
+    def take_changed(self) -> list[T]:
         """The partitions that changed since the last call."""
         changed, self._changed = self._changed, {}
         return list(changed)
 
-    async def wait_until(self, deadline: float) -> list[FetchedPartition]:
+    async def wait_until(self, deadline: float) -> list[T]:
         """Waits for changed partitions, and returns them; none at the deadline."""
         if not self._changed:
             self._future = self._loop.create_future()
@@ -63,6 +64,27 @@ class FetchAlarm:
                 timer.cancel()
                 self._future = None
         return self.take_changed()
+
+    async def follow(
+        self,
+        read: Callable[[T], None],
+        is_enough: Callable[[], bool],
+        deadline: float,
+        turn: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        """Reads again each partition that changes, until there is enough or the deadline has come.
+
+        `turn` is awaited after each change, because one append may wake hundreds of requests.
+        """
+        changed = self.take_changed()
+        while True:
+            await for_each(changed, read, clock)
+            if is_enough() or self._loop.time() >= deadline:
+                break
+            changed = await self.wait_until(deadline)
+            await turn()
+        await self.stop(clock)
 
     async def stop(self, clock: Clock) -> None:
         """Stops listening, and serves other connections while it leaves thousands of partitions."""

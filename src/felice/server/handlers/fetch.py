@@ -252,27 +252,25 @@ class _Fetch:
         services, session = self._context.services, self._plan.session
         loop, clock = asyncio.get_running_loop(), services.env.clock
         deadline = loop.time() + self._request.max_wait_ms / 1000
-        alarm = FetchAlarm(loop)
+        alarm = FetchAlarm[FetchedPartition](loop)
         if session is not None:
             session.reading.on_wake = alarm.wake
         try:
             await self._watch(alarm)
-            changed = alarm.take_changed()
-            while True:
-                await for_each(changed, self._read_partition, clock)
-                if self._is_enough or loop.time() >= deadline or services.lifecycle.is_stopping:
-                    break
-                changed = await alarm.wait_until(deadline)
-                # One append may wake hundreds of requests.
-                await services.flow.wakeups.turn()
-            await alarm.stop(clock)
+            await alarm.follow(
+                self._read_partition,
+                lambda: self._is_enough or services.lifecycle.is_stopping,
+                deadline,
+                services.flow.wakeups.turn,
+                clock,
+            )
         finally:
             alarm.close()
             if session is not None and session.reading.on_wake == alarm.wake:
                 session.reading.on_wake = None
         return await self._respond_with_pauses()
 
-    async def _watch(self, alarm: FetchAlarm) -> None:
+    async def _watch(self, alarm: FetchAlarm[FetchedPartition]) -> None:
         """Lets the alarm listen to all partitions. Those that changed since they were read wake it at once."""
         session = self._plan.session
         for asked in () if session is None else session.reading.active:
