@@ -98,10 +98,13 @@ retest: $(VENV)/.dev
 # These tests are many, or wait for sockets, processes and timers: run those that concern a change by their folder.
 CHECK_WITHOUT := $(addprefix tests/unit/,bench client pipelines server testing) tests/tidy/test_failing_run.py
 tidy := tests/tidy $(addprefix --ignore=,$(CHECK_WITHOUT))
-pure := tests/unit $(addprefix --ignore=,$(CHECK_WITHOUT))
+commands := tests/unit/cli
+registry := tests/unit/registry
+servers := $(addprefix tests/unit/,demo web)
+pure := tests/unit $(addprefix --ignore=,$(CHECK_WITHOUT) $(commands) $(registry) $(servers))
 
 check: lint
-	$(call run_parts,tidy pure)
+	$(call run_parts,pure registry commands servers tidy)
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check src tests bench setup.py
