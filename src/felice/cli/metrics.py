@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import http.client
-import os
 import ssl
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
@@ -83,7 +83,8 @@ def metrics(
         return
     if user is not None and password is None:
         raise Fault("--user needs a password: set FELICE_METRICS_PASSWORD, or --password")
-    if password is not None and user is None and "FELICE_METRICS_PASSWORD" not in os.environ:
+    is_given = click.get_current_context().get_parameter_source("password") is ParameterSource.COMMANDLINE
+    if is_given and user is None:
         raise Fault("--password needs --user")
     access = Access(None if user is None else f"{user}:{password}", ca, cert)
     if address is not None:

@@ -311,17 +311,18 @@ class BrokerConfig(BrokerOptions):
                     f"{name}:{protocol}",
                     f"security protocol {protocol} is not supported; use {', '.join(_PROTOCOLS)}",
                 )
-        if self.serves_metrics_by_tls and ENDPOINT in names:
-            reason = f"{ENDPOINT} is the name of the endpoint for metrics; give the listener another name"
-            raise ConfigError("listeners", ",".join(self.listeners), reason)
-        self._check_endpoint()
+        if self.serves_metrics_by_tls:
+            self._check_endpoint(names)
         check_prefixes(self.originals, self.secured_names, self.controller_listener_names)
         for name in names:
             self.security_of(name).check()
 
-    def _check_endpoint(self) -> None:
+    def _check_endpoint(self, names: list[str]) -> None:
         """The endpoint for metrics is no listener: of a listener's options it has only those of TLS."""
-        for name in self.originals if self.serves_metrics_by_tls else ():
+        if ENDPOINT in names:
+            reason = f"{ENDPOINT} is the name of the endpoint for metrics; give the listener another name"
+            raise ConfigError("listeners", ",".join(self.listeners), reason)
+        for name in self.originals:
             parts = split_name(name)
             if parts is not None and parts.listener == ENDPOINT and not parts.key.startswith("ssl."):
                 reason = (

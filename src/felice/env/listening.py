@@ -250,7 +250,12 @@ def _peer_of(connection: socket.socket) -> str:
         name = connection.getpeername()
     except OSError:
         return "unknown"
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+    return text_of(name)
+
+
+def text_of(address: object) -> str:
+    """Host and port of a socket's address, as log lines have them."""
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
 
 
 def _handshake_failure(error: BaseException) -> str:

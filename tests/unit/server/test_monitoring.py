@@ -368,7 +368,7 @@ def test_failed_handshakes_and_log_ins_leave_a_line_for_each_client(
             )
             assert read_secured(broker, "--ca", trust).exit_code == 1
     lines = [(one.message, vars(one).get("listener"), vars(one).get("path")) for one in caplog.records]
-    refused = ("a log in for metrics was refused", None, "/metrics")
+    refused = ("log in refused", "METRICS", "/metrics")
     assert [line for line in lines if line[0] != "a request failed"] == [
         ("TLS handshake failed", "METRICS", None),
         refused,

@@ -62,9 +62,15 @@ class Closings:
 
     def report_handshake(self, listener: str, peer: str, reason: str) -> None:
         """Logs that a TLS handshake failed, at most once a minute for each address."""
-        if self._lines.allow("handshake", peer.rpartition(":")[0]):
-            extra = {"listener": listener, "peer": peer, "reason": reason, **self._lines.left_out}
-            _log.warning("TLS handshake failed", extra=extra)
+        self._report_peer("TLS handshake failed", peer, listener=listener, reason=reason)
+
+    def report_login(self, listener: str, peer: str, path: str) -> None:
+        """Logs that an HTTP request had a wrong user or password, at most once a minute for each address."""
+        self._report_peer("log in refused", peer, listener=listener, path=path)
+
+    def _report_peer(self, message: str, peer: str, **facts: str) -> None:
+        if self._lines.allow(message, peer.rpartition(":")[0]):
+            _log.warning(message, extra={"peer": peer, **facts, **self._lines.left_out})
 
     def report_fault(self, connection: Connection, error: Exception) -> None:
         """Logs an unexpected error with its traceback, at most once per minute for each place in the code."""

@@ -27,7 +27,6 @@ from felice.config.monitoring import ENDPOINT, address_of
 from felice.env import Environment
 from felice.env.listening import ServerTls
 from felice.env.network import why_not_listening
-from felice.server.flow.client_lines import ClientLines
 from felice.server.flow.closings import Closings
 from felice.server.lifecycle import Lifecycle, State
 from felice.server.metrics.exposition import CONTENT_TYPE
@@ -52,7 +51,6 @@ class Monitoring:
         self.port = 0
         self.watch = LoopWatch(env.clock)
         self._closings = Closings(env.clock.monotonic)
-        self._lines = ClientLines(env.clock.monotonic)
         self._network = env.network
         self._config = config
         self._lifecycle = lifecycle
@@ -74,7 +72,11 @@ class Monitoring:
                 "/v1/ready": self._agent_ready,
                 "/v1/broker-state": self._broker_state,
             },
-            Logins(self._config().metrics_logins, ("/metrics", "/metrics/clients"), self._report_refused),
+            Logins(
+                self._config().metrics_logins,
+                ("/metrics", "/metrics/clients"),
+                partial(self._closings.report_login, ENDPOINT),
+            ),
             _MAX_TLS_CONNECTIONS if self._config().serves_metrics_by_tls else MAX_CONNECTIONS,
         )
         try:
@@ -94,11 +96,6 @@ class Monitoring:
         timeout_s = config.felice_tls_handshake_timeout_ms / 1000
         report = partial(self._closings.report_handshake, ENDPOINT)
         return ServerTls(lambda: tls[ENDPOINT].context, timeout_s, report, _MAX_TLS_CONNECTIONS)
-
-    def _report_refused(self, peer: str, path: str) -> None:
-        if self._lines.allow("log in", peer.rpartition(":")[0]):
-            extra = {"peer": peer, "path": path, **self._lines.left_out}
-            _log.warning("a log in for metrics was refused", extra=extra)
 
     def follow(self, sources: Sources) -> None:
         """Serves the metrics of all components from now on."""

@@ -20,7 +20,7 @@ from typing import cast
 
 from felice.dataclass import dataclass
 from felice.env import Network
-from felice.env.listening import ServerTls
+from felice.env.listening import ServerTls, text_of
 from felice.env.network import port_of
 
 _log = logging.getLogger("felice.server")
@@ -177,7 +177,7 @@ class HttpConnection(asyncio.Protocol):
         transport = self._transport = cast(asyncio.Transport, transport)
         self._server.make_room()
         self._server.connections[self] = None
-        self._peer = _text_of(transport.get_extra_info("peername"))
+        self._peer = text_of(transport.get_extra_info("peername"))
         transport.set_write_buffer_limits(_UNSENT_BYTES)
         self._wait()
         self._close_after(HEAD_TIMEOUT_S)
@@ -264,11 +264,6 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(piece)
         self._wait()  # until the client has read the rest
         self._transport.close()
-
-
-def _text_of(peername: object) -> str:
-    """Address and port of a client; empty if it has gone."""
-    return f"{peername[0]}:{peername[1]}" if isinstance(peername, tuple) else ""
 
 
 def _authorization(headers: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Protocol, cast
 
 from felice.env.begun import Rest, Waiting, begin
+from felice.env.listening import text_of
 from felice.env.network import set_no_delay, set_send_buffer
 from felice.protocol.codec import Part
 from felice.protocol.connection import Request, ServerConnection, encode_reply
@@ -143,7 +144,7 @@ class Session(asyncio.BufferedProtocol):
         transport = self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if isinstance(peer, tuple) else str(peer)
-        self.address = f"{self.peer}:{peer[1]}" if isinstance(peer, tuple) else self.peer
+        self.address = text_of(peer)
         self.last_active = self._clock.monotonic()
         if not self.listener.admit(self):
             transport.abort()
