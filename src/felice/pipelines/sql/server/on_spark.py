@@ -91,15 +91,7 @@ class SparkQueries:
     def want(self, apps: Mapping[str, App], known: frozenset[str] | None) -> None:
         """Run exactly these applications."""
         with self._lock:
-            # An added application ends no other one, so nothing has to wait until the host has it.
-            ends_some = (
-                self._wish == 0
-                or (
-                    known != self._known
-                    and (known is None or self._known is None or not self._known <= known)
-                )
-                or any(apps.get(id) is not one.app for id, one in self._wanted.items())
-            )
+            ends_some = self._may_end_some(apps, known)
             for id, app in apps.items():
                 before = self._wanted.get(id)
                 if before is None or before.app is not app:
@@ -109,6 +101,16 @@ class SparkQueries:
             self._known = known
             self._wish += ends_some
         self._changed.set()
+
+    def _may_end_some(self, apps: Mapping[str, App], known: frozenset[str] | None) -> bool:
+        """Whether a change ends applications, or may end some that the host has. An added application ends no other
+        one, so nothing has to wait until the host has it.
+        """
+        if self._wish == 0 or any(apps.get(id) is not one.app for id, one in self._wanted.items()):
+            return True
+        if known is None or self._known is None:
+            return known is not self._known
+        return not self._known <= known
 
     def states(self) -> Mapping[str, QueryState]:
         """The state of each application that is wanted."""
