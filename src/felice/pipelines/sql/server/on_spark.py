@@ -174,8 +174,9 @@ class SparkQueries:
                     self._note(one, None)
             elif one.failures and time.monotonic() - one.tried_at > _FINE_AFTER_S:
                 self._note(one, None, failures=0)
-        # A batch of an older plan still writes, and its producers make topics that are gone.
-        return host.runs_newest_plan()
+        # A batch of an older plan still writes, and its producers make topics that are gone. The host reads files for
+        # the answer, so it is asked only while something is to end.
+        return self._done == self._wish or host.runs_newest_plan()
 
     def _forget(
         self,

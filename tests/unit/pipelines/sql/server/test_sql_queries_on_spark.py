@@ -32,6 +32,7 @@ class StandIn:
         self.is_overdue = False
         self.has_old_batch = False
         self.turns = 0
+        self.reads = 0
         self.refusal: str | None = None
         self.told: list[str] = []
 
@@ -68,6 +69,7 @@ class StandIn:
         return found
 
     def runs_newest_plan(self) -> bool:
+        self.reads += 1
         return not self.has_old_batch
 
     def stop(self) -> None:
@@ -145,6 +147,15 @@ def test_a_query_runs_until_the_batch_that_was_under_way_has_ended(queries: Quer
     assert not queries.others_have_ended()
     queries.host.has_old_batch = False
     wait_until(queries.others_have_ended)
+
+
+def test_the_host_is_asked_for_its_batch_only_while_something_is_to_end(queries: Queries) -> None:
+    """It read the files of the newest batches in each turn, three times a second."""
+    queries.want(apps("A"), frozenset("A"))
+    wait_until(queries.others_have_ended)
+    reads, turns = queries.host.reads, queries.host.turns
+    wait_until(lambda: queries.host.turns > turns + 1)
+    assert queries.host.reads == reads
 
 
 def test_a_new_query_ends_no_other_one(queries: Queries) -> None:
