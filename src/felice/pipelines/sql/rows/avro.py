@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import decimal
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from felice.pipelines.errors import FormatError
@@ -313,15 +313,16 @@ _KEYS_OF_TEXTS: dict[str, tuple[SqlType, Convert]] = {
 
 
 def _struct_writer(node: Node, fields: tuple[tuple[str, SqlType], ...], names: Names, path: str) -> Convert:
-    if BRANCHES in node:
-        return _union_writer(node, fields, names, path)
     given = {field["name"]: field for field in node["fields"]}
     places: list[tuple[str, Convert]] = []
     for name, type_ in fields:
-        field = matching(given, field_name(name))
+        field, place = matching(given, field_name(name)), f"{path}.{name}".lstrip(".")
         if field is None:
-            raise ValueError(f"the schema has no field for {f'{path}.{name}'.lstrip('.')}")
-        places.append((field["name"], _writer(field["type"], type_, names, f"{path}.{name}".lstrip("."))))
+            what = "union has no type" if BRANCHES in node else "schema has no field"
+            raise ValueError(f"the {what} for {place}")
+        places.append((field["name"], _writer(field["type"], type_, names, place)))
+    if BRANCHES in node:
+        return _union_writer(node[BRANCHES], places, path)
     for name in given.keys() - {name for name, _ in places}:
         if "default" not in given[name] and not names.is_nullable(given[name]["type"]):
             raise ValueError(
@@ -331,20 +332,13 @@ def _struct_writer(node: Node, fields: tuple[tuple[str, SqlType], ...], names: N
     return lambda row: {name: write(value) for (name, write), value in zip(places, row, strict=True)}
 
 
-def _union_writer(node: Node, fields: tuple[tuple[str, SqlType], ...], names: Names, path: str) -> Convert:
-    given = {field["name"]: field for field in node["fields"]}
-    places: list[tuple[str, str, Convert]] = []
-    for name, type_ in fields:
-        field = matching(given, name)
-        if field is None:
-            raise ValueError(f"the union has no type for {f'{path}.{name}'.lstrip('.')}")
-        write = _writer(field["type"], type_, names, f"{path}.{name}".lstrip("."))
-        places.append((node[BRANCHES][field["name"]], field["name"], write))
+def _union_writer(branches: Mapping[str, str], places: list[tuple[str, Convert]], path: str) -> Convert:
+    """The function that writes the first value that is not null. `branches` has the records of the union's types."""
 
     def write_one(row: Any) -> Any:
-        for (branch, name, write), value in zip(places, row, strict=True):
+        for (name, write), value in zip(places, row, strict=True):
             if value is not None:
-                return branch, {name: write(value)}
+                return branches[name], {name: write(value)}
         raise FormatError(f"{path or 'the value'} is a union, and no field has a value")
 
     return write_one
