@@ -215,10 +215,13 @@ def defaults_of(text: str, references: References) -> dict[str, Any]:
 
     As in Connect, where a field that can be null has no other default.
     """
-    fields = schema.get("fields", ()) if isinstance(schema := parsed(text, references), dict) else ()
-    given = {one["name"]: one["default"] for one in fields if one.get("default") is not None}
-    nullable = {one["name"] for one in fields if isinstance(one["type"], list) and "null" in one["type"]}
-    return {name: default for name, default in given.items() if name not in nullable}
+    schema = parsed(text, references)
+    names = Names(schema)
+    return {
+        one["name"]: one["default"]
+        for one in (schema.get("fields", ()) if isinstance(schema, dict) else ())
+        if one.get("default") is not None and not names.is_nullable(one["type"])
+    }
 
 
 class _Unions:
