@@ -196,6 +196,8 @@ SERVER = Described(
             "CREATE STREAM x AS SELECT k, v FROM r; CREATE STREAM y AS SELECT k, w FROM x;",
             "'W' cannot be resolved",
         ),
+        (f"CREATE STREAM x AS SELECT k, w{' + v' * 2_000} AS sum FROM s;", "'W' cannot be resolved"),
+        ("CREATE STREAM x AS SELECT k, w AS own FROM s;", "'W' cannot be resolved"),
         ("CREATE STREAM x AS SELECT * FROM nothing;", "NOTHING does not exist"),
         ("CREATE STREAM x AS SELECT k, uncase(v) AS w FROM s;", "UNCASE"),
         ("CREATE STREAM x (k STRING KEY, v u) WITH (kafka_topic='old');", "unknown type: U"),

@@ -13,6 +13,7 @@ from typing import Any
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.declarations import Columns
 from felice.pipelines.sql.analysis.properties import FORMAT_OF
+from felice.pipelines.sql.analysis.rewriting import parts_of
 from felice.pipelines.sql.catalogue import HEADERS, KEY, VALUE, Catalogue, ColumnInfo
 from felice.pipelines.sql.functions.table import FunctionTable
 from felice.pipelines.sql.rows import FormatDescription
@@ -21,7 +22,14 @@ from felice.pipelines.sql.shell.changes import names_read
 from felice.pipelines.sql.statements import Analyst, change_of
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.scripts import statements_of
-from felice.pipelines.sql.syntax.tree import CreateAsSelect, CreateSource, CreateType, InsertSelect, Statement
+from felice.pipelines.sql.syntax.tree import (
+    Call,
+    CreateAsSelect,
+    CreateSource,
+    CreateType,
+    InsertSelect,
+    Statement,
+)
 from felice.pipelines.sql.types import Array, Decimal, Map, SqlType, Struct, named
 
 Entity = Mapping[str, Any]
@@ -148,8 +156,8 @@ class Foresight:
             self._unknown.discard(given.name)
 
     def _calls_others(self, given: Statement) -> bool:
-        """Whether a statement may call a function that only the server has."""
-        return any(f"'{name}'" in repr(given) for name in self._others)
+        """Whether a statement calls a function that only the server has."""
+        return any(isinstance(one, Call) and one.function in self._others for one in parts_of(given))
 
     def _forget(self, given: Statement) -> None:
         """From now on what a statement makes is not known."""
