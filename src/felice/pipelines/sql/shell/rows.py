@@ -107,7 +107,7 @@ class RowTable:
     def row(self, values: Sequence[object], *, is_tombstone: bool = False) -> str:
         """The lines of a row."""
         empty = TOMBSTONE if is_tombstone else "null"
-        texts = [empty if value is None else text_of_value(value) for value in values]
+        texts = [_in_one_line(empty if value is None else text_of_value(value)) for value in values]
         grown = self._grown(texts)
         cells = [self._lines(text, width) for text, width in zip(texts, self._widths, strict=False)]
         height = max((len(cell) for cell in cells), default=1)
@@ -123,10 +123,9 @@ class RowTable:
         """
         if self._is_cut:
             return False
-        needed = [_width_of(_in_one_line(text)) for text in texts]
         wider = [
             width if size <= width or size > _WIDEST else max(size, 2 * width)
-            for size, width in zip(needed, self._widths, strict=False)
+            for size, width in zip(map(_width_of, texts), self._widths, strict=False)
         ]
         before, self._widths = self._widths, wider
         return wider != before
@@ -134,7 +133,6 @@ class RowTable:
     def _lines(self, text: str, width: int) -> list[str]:
         from rich.cells import chop_cells, set_cell_size
 
-        text = _in_one_line(text)
         if not self._is_cut or _width_of(text) <= width:
             return [text]
         if self._wraps:
