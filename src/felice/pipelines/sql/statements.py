@@ -133,8 +133,7 @@ def _insert_select(given: InsertSelect, catalogue: Catalogue, analyst: Analyst, 
     for name, literal in given.properties:
         if name.upper() != "QUERY_ID":
             raise SqlError(f"Invalid config variable(s) in the WITH clause: {name.upper()}", literal.position)
-    named = next((literal.value for name, literal in given.properties if name.upper() == "QUERY_ID"), None)
-    id = str(named).upper() if named else _insert_id(given, catalogue, analyst)
+    id = given.query_id or _insert_id(given, catalogue, analyst)
     if id in catalogue.queries:
         raise SqlError(f"there is a query {id} already", given.position)
     found = catalogue.with_query(QueryInfo(id, _names(plan), given.name, text))

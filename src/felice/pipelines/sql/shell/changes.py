@@ -171,14 +171,13 @@ class _Steps:
 
     def _older(self, given: InsertSelect) -> str | None:
         """The id of the query that a statement replaces."""
-        id = _query_id(given)
-        if id is not None:
-            return id if id in self.inserts else None
+        if given.query_id is not None:
+            return given.query_id if given.query_id in self.inserts else None
         alike = (
             id
             for id, one in self.inserts.items()
             if one.name == given.name
-            and _query_id(one) is None
+            and one.query_id is None
             and names_read(one.query) == names_read(given.query)
         )
         return next(alike, None)
@@ -204,12 +203,6 @@ class _Steps:
 def names_read(query: Query) -> tuple[str, ...]:
     """The names of the streams and tables that a query reads."""
     return (query.source.name, *(one.source.name for one in query.joins))
-
-
-def _query_id(given: InsertSelect) -> str | None:
-    return next(
-        (str(literal.value).upper() for name, literal in given.properties if name.upper() == "QUERY_ID"), None
-    )
 
 
 def _parsed(text: str) -> Statement | None:

@@ -391,6 +391,12 @@ class InsertSelect(Node):
     query: Query
     properties: Properties = ()
 
+    @property
+    def query_id(self) -> str | None:
+        """The id of the query that WITH gives, in capitals; None if it gives none."""
+        named = next((literal.value for name, literal in self.properties if name.upper() == "QUERY_ID"), None)
+        return str(named).upper() if named else None
+
 
 @dataclass(frozen=True, slots=True)
 class InsertValues(Node):
