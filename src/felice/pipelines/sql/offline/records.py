@@ -211,7 +211,9 @@ def texts_of_topic(
 def _described(
     given: Mapping[str, Any], part: str, registry: Registry, declared: FormatDescription | None
 ) -> Part | None:
-    """Records of a topic with a schema are written with it, whatever columns a source has."""
+    """The keys or values of a topic for which the test gives a schema; None without one. Records are written with this
+    schema, also if a stream or table over the topic declares other columns.
+    """
     topic, is_key = given["name"], part == "key"
     name, subject = format_of_topic(given, part), f"{topic}-{part}"
     registered = None if given.get(f"{part}Schema") is None else registry.latest(subject)
@@ -228,12 +230,10 @@ def _described(
         columns = inferred_columns(description, registry, topic, is_key=is_key)
     assert columns is not None, "there is a schema"
     format_ = row_format(description, columns, registry=registry, subject=subject, is_key=is_key)
-    part_ = _part(description, columns, format_, is_key=is_key)
-    return (
-        part_
-        if name != "AVRO"
-        else replace(part_, defaults=defaults_of(registered.text, registered.references))
-    )
+    made = _part(description, columns, format_, is_key=is_key)
+    if name == "AVRO":
+        made = replace(made, defaults=defaults_of(registered.text, registered.references))
+    return made
 
 
 def source_over(catalogue: Catalogue, topic: str) -> SourceInfo | None:
