@@ -95,9 +95,10 @@ class _Run:
         source = source_over(self._statements.catalogue, topic)
         given = self._described.get(topic)
         described = TopicTexts() if given is None else texts_of_topic(given, self._topics.registry, source)
-        declared = TopicTexts() if source is None else TopicTexts.of_source(source, self._topics.registry)
-        if source is None and given is not None:
-            declared = TopicTexts.of_unread()
+        if source is not None:
+            declared = TopicTexts.of_source(source, self._topics.registry)
+        else:
+            declared = TopicTexts() if given is None else TopicTexts.of_unread()
         return described.over(declared) if for_input else declared.over(described)
 
     def result(self) -> dict[str, Any]:

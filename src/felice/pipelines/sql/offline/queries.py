@@ -42,7 +42,11 @@ def run(query: PersistentQuery, tools: Tools, topics: Topics, inputs: Sequence[T
     given = [one for one in inputs if one.topic in reads]
     for topic in sorted(reads - with_inputs):
         given += [record for _, record in topics.topic(topic).records]
-    return len([topics.write(record) for record in _results(app, given, query.sink.topic)])
+    count = 0
+    for record in _results(app, given, query.sink.topic):
+        topics.write(record)
+        count += 1
+    return count
 
 
 def _results(app: App, given: Iterable[TopicRecord], topic: str) -> Iterable[TopicRecord]:
