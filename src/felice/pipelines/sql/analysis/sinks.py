@@ -124,8 +124,7 @@ def _key_format(
         name = (DEFAULT_SETTINGS | dict(settings))[FORMAT_OF["KEY"]].upper()
     else:
         name = like.name
-    made = clause.format("KEY", name, given.name, like)
-    return made if made.name != like.name else replace(made, schema_id=clause.get("KEY_SCHEMA_ID"))
+    return clause.format("KEY", name, given.name, like)
 
 
 def _value_format(given: CreateAsSelect, clause: WithClause, first: SourceInfo) -> FormatDescription:
