@@ -130,6 +130,14 @@ def test_an_insert_with_an_id_replaces_the_query_of_this_id() -> None:
     assert (steps[2].action, steps[2].name) == (EXTRA, "query INSERTQUERY_5 into S")
 
 
+def test_the_id_of_a_query_is_quoted_where_it_must_be() -> None:
+    """The server refused TERMINATE."""
+    text = "INSERT INTO s WITH (QUERY_ID='a-1') SELECT * FROM {};"
+    existing = inserts(**{"A-1": text.format("o"), "B-1": text.format("o").replace("a-1", "b-1")})
+    steps = steps_of({"a.sql": text.format("p")}, existing, {})
+    assert [one.statement.partition(";")[0] for one in steps] == ["TERMINATE `A-1`", "TERMINATE `B-1`"]
+
+
 def test_a_changed_type_is_replaced() -> None:
     """It was kept as it was."""
     text = "CREATE TYPE a AS INT; CREATE TYPE b AS ARRAY<a>; CREATE TYPE c AS STRING;"

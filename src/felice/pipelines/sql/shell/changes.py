@@ -89,7 +89,8 @@ def steps_of(
         names[name] = one.file
         found.append(replace(step, file=one.file))
     for id, given in steps.inserts.items():
-        found.append(Step(EXTRA, f"query {name_text(id)} into {name_text(given.name)}", f"TERMINATE {id};"))
+        query = name_text(id)
+        found.append(Step(EXTRA, f"query {query} into {name_text(given.name)}", f"TERMINATE {query};"))
     for name, (kind, _) in reversed(list(existing.sources.items())):
         if name_text(name) not in names:
             found.append(Step(EXTRA, name_text(name), f"DROP {kind} {name_text(name)};"))
@@ -167,7 +168,7 @@ class _Steps:
         if older is None:
             return Step(CREATE, name, f"{text};", settings)
         del self.inserts[older]
-        return Step(REPLACE, name, f"TERMINATE {older}; {text};", settings)
+        return Step(REPLACE, name, f"TERMINATE {name_text(older)}; {text};", settings)
 
     def _older(self, given: InsertSelect) -> str | None:
         """The id of the query that a statement replaces."""
