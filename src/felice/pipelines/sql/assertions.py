@@ -6,20 +6,24 @@ from felice.pipelines.sql.rows.registry import Registry
 from felice.pipelines.sql.syntax.errors import SqlError
 from felice.pipelines.sql.syntax.tree import AssertExists
 
+_COUNTS = ("PARTITIONS", "REPLICAS")
+"""The properties of a topic that are compared."""
+
 
 def topic_fault(given: AssertExists, counts: tuple[int, int] | None) -> str | None:
     """For a topic with these numbers of partitions and replicas; None if it does not exist. Raises `SqlError` for a
     property that is not compared.
     """
     for written, literal in given.properties:
-        if written.upper() not in ("PARTITIONS", "REPLICAS"):
+        if written.upper() not in _COUNTS:
             raise SqlError(f"Cannot assert unknown topic property: {written.upper()}.", literal.position)
     if (counts is not None) == given.is_negated:
         return f"Topic {given.name} {'exists' if given.is_negated else 'does not exist'}."
     if counts is None:
         return None
+    actual = dict(zip(_COUNTS, counts, strict=True))
     for written, literal in given.properties:
-        found = counts[written.upper() == "REPLICAS"]
+        found = actual[written.upper()]
         if str(literal.value) != str(found):
             return (
                 f"Mismatched configuration for topic {given.name}: For config {written.lower()}, expected "
