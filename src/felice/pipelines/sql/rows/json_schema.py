@@ -86,9 +86,12 @@ class JsonSchemaFormat(SchemaFormat):
 def _check_needed(schema: RegisteredText, names: set[str]) -> None:
     """Raise ValueError for a property that a schema requires, and no column writes."""
     root = json.loads(schema.text)
-    properties = root.get("properties", {}) if isinstance(root, dict) else {}
-    for name in root.get("required", ()) if properties else ():
-        if name not in names and "default" not in properties.get(name, {}):
+    properties = root.get("properties") if isinstance(root, dict) else None
+    if not properties:
+        return
+    for name in root.get("required", ()):
+        node = properties.get(name)  # true, too, is a schema
+        if name not in names and not (isinstance(node, dict) and "default" in node):
             raise ValueError(
                 f"Missing default value for required field: [{name}]. This field appears in JSON_SR schema in Schema "
                 "Registry"

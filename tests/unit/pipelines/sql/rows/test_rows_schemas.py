@@ -26,6 +26,7 @@ from felice.pipelines.sql.rows import FormatDescription, columns_of_schema, prot
 from felice.pipelines.sql.rows.columns import Columns
 from felice.pipelines.sql.rows.proto_text import file_of_text
 from felice.pipelines.sql.rows.registry import MemoryRegistry, RegisteredText, RemoteRegistry
+from felice.pipelines.sql.rows.schema_format import SchemaFormat
 from felice.pipelines.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -344,6 +345,17 @@ def test_a_column_with_small_letters_has_only_the_field_of_its_own_name() -> Non
     registry.register("other", "AVRO", avro(("a", "int"), ("B", "int")))
     format_ = format_of("AVRO", (("A", INTEGER), ("a", INTEGER), ("b", INTEGER), ("B", INTEGER)), registry)
     assert format_.read(b"\0\0\0\0\1\2\4") == (1, 1, None, 2)
+
+
+@pytest.mark.parametrize("node", [True, {"type": "integer"}])
+def test_a_result_lacks_a_property_that_its_schema_requires(node: object) -> None:
+    registry = MemoryRegistry()
+    schema = {"type": "object", "properties": {"A": {"type": "integer"}, "B": node}, "required": ["B"]}
+    registry.register("other", "JSON", json.dumps(schema), id=1)
+    format_ = format_of("JSON_SR", (("A", INTEGER),), registry, schema_id=1)
+    assert isinstance(format_, SchemaFormat)
+    with pytest.raises(ValueError, match="Missing default value for required field"):
+        format_.register()
 
 
 def test_a_schema_by_its_id_decides_what_is_written() -> None:
