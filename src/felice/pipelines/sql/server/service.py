@@ -616,10 +616,6 @@ class SqlService:
         known = self._queries.states()
         return {id: self._state(id, known.get(id)) for id in ids}
 
-    def state(self, id: str) -> QueryState:
-        """Whether a persistent query runs."""
-        return self.states([id])[id]
-
     def _state(self, id: str, known: QueryState | None) -> QueryState:
         held = self.engine.queries.get(id)
         if held is not None and held.is_paused:

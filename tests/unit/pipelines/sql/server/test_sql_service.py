@@ -110,14 +110,18 @@ def test_a_table_whose_rows_cannot_be_kept_stops_nothing(tmp_path: Path) -> None
     assert not service.followers
 
 
+def state_of(service: SqlService, id: str) -> QueryState:
+    return service.states([id])[id]
+
+
 def test_no_query_runs_while_no_server_leads(tmp_path: Path) -> None:
     """Statements of clients are forwarded to the leader, so the others are asked only if there is none."""
     service, _ = after(tmp_path, STREAM, COPY)
-    assert service.state("CSAS_COPY_1") == QueryState(RUNNING)
+    assert state_of(service, "CSAS_COPY_1") == QueryState(RUNNING)
     service.follow()
-    assert service.state("CSAS_COPY_1") == QueryState(ERROR, "no server runs the queries at present")
+    assert state_of(service, "CSAS_COPY_1") == QueryState(ERROR, "no server runs the queries at present")
     service.engine.queries["CSAS_COPY_1"] = replace(service.engine.queries["CSAS_COPY_1"], is_paused=True)
-    assert service.state("CSAS_COPY_1") == QueryState(PAUSED)
+    assert state_of(service, "CSAS_COPY_1") == QueryState(PAUSED)
 
 
 def test_a_command_is_analysed_beside_other_requests(tmp_path: Path) -> None:
@@ -550,7 +554,7 @@ def test_a_query_that_cannot_be_built_stops_no_other(
         asyncio.run(service._run_queries())
     assert list(wanted.apps) == ["CSAS_COPY_1"]
     assert wanted.known == {"CSAS_COPY_1", "CTAS_LISTS_2"}  # Its state is kept.
-    state = service.state("CTAS_LISTS_2")
+    state = state_of(service, "CTAS_LISTS_2")
     assert (state.name, "expected a whole number" in str(state.reason)) == (ERROR, True)
     assert [record.getMessage() for record in caplog.records].count("a persistent query cannot be built") == 1
 
