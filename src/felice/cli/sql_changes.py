@@ -17,9 +17,8 @@ from felice.cli.output import show
 from felice.cli.sql_shell import ShellOptions, connected
 
 if TYPE_CHECKING:
-    from felice.pipelines.sql.shell.changes import Existing, Step
+    from felice.pipelines.sql.shell.changes import Check, Existing, Step
     from felice.pipelines.sql.shell.client import Server
-    from felice.pipelines.sql.shell.foresight import Described
 
 
 def files_and_server(command: Callable[..., None]) -> Callable[..., None]:
@@ -53,9 +52,8 @@ def files_and_server(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def opened(given: Mapping[str, Any], *, checks: bool) -> Iterator[tuple[Server, list[Step]]]:
     """The server, and the steps for the files, whose statements are checked if the server would take them."""
-    from felice.pipelines.sql.functions import built_in
-    from felice.pipelines.sql.shell.changes import steps_of
-    from felice.pipelines.sql.shell.foresight import Foresight
+    from felice.pipelines.sql.shell.changes import Existing, steps_of
+    from felice.pipelines.sql.shell.foresight import type_in
     from felice.pipelines.sql.syntax.errors import SqlError
 
     texts = {str(path): read_text(path) for path in _sql_files(given["files"])}
@@ -67,10 +65,18 @@ def opened(given: Mapping[str, Any], *, checks: bool) -> Iterator[tuple[Server, 
     )
     with connected(options) as server:
         try:
-            existing, described = _existing(server)
-            check = Foresight(described, built_in()).check if checks else None
-            steps = steps_of(texts, existing, key_values(given["variables"]), check)
-            yield server, steps
+            sources = [
+                one
+                for statement in ("SHOW STREAMS EXTENDED;", "SHOW TABLES EXTENDED;")
+                for one in _asked(server, statement, "sourceDescriptions")
+            ]
+            existing = Existing(
+                {one["name"]: (one["type"], one["statement"]) for one in sources},
+                {str(name): type_in(schema) for name, schema in _asked(server, "SHOW TYPES;", "types")},
+                {one["id"]: one["queryString"] for one in _asked(server, "SHOW QUERIES;", "queries")},
+            )
+            check = _check(server, sources, existing) if checks else None
+            yield server, steps_of(texts, existing, key_values(given["variables"]), check)
         except SqlError as error:
             raise Fault(str(error)) from None
 
@@ -84,33 +90,29 @@ def _sql_files(given: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _existing(server: Server) -> tuple[Existing, Described]:
-    from felice.pipelines.sql.shell.changes import Existing
-    from felice.pipelines.sql.shell.foresight import Described, type_in
+def _check(server: Server, sources: Sequence[Any], existing: Existing) -> Check:
+    from felice.pipelines.sql.functions import built_in
+    from felice.pipelines.sql.shell.foresight import Described, Foresight
 
-    def asked(statement: str, member: str) -> list[Any]:
-        found: list[Any] = []
-        for entity in server.run(statement, {}):
-            members = entity.get(member) or ()
-            found += members.items() if isinstance(members, dict) else members
-        return found
-
-    sources = [
-        one
-        for statement in ("SHOW STREAMS EXTENDED;", "SHOW TABLES EXTENDED;")
-        for one in asked(statement, "sourceDescriptions")
-    ]
-    types = {str(name): type_in(schema) for name, schema in asked("SHOW TYPES;", "types")}
+    topics = _asked(server, "SHOW ALL TOPICS;", "topics")
+    functions = _asked(server, "SHOW FUNCTIONS;", "functions")
+    properties = _asked(server, "SHOW PROPERTIES;", "properties")
     described = Described(
         tuple(sources),
-        types,
-        {one["name"]: len(one.get("replicaInfo") or ()) for one in asked("SHOW ALL TOPICS;", "topics")},
-        frozenset(one["name"] for one in asked("SHOW FUNCTIONS;", "functions")),
-        {one["name"]: str(one["value"]) for one in asked("SHOW PROPERTIES;", "properties")},
+        existing.types,
+        {one["name"]: len(one.get("replicaInfo") or ()) for one in topics},
+        frozenset(one["name"] for one in functions),
+        {one["name"]: str(one["value"]) for one in properties},
     )
-    queries = {one["id"]: one["queryString"] for one in asked("SHOW QUERIES;", "queries")}
-    statements = {one["name"]: (one["type"], one["statement"]) for one in sources}
-    return Existing(statements, types, queries), described
+    return Foresight(described, built_in()).check
+
+
+def _asked(server: Server, statement: str, member: str) -> list[Any]:
+    found: list[Any] = []
+    for entity in server.run(statement, {}):
+        members = entity.get(member) or ()
+        found += members.items() if isinstance(members, dict) else members
+    return found
 
 
 def apply_steps(server: Server, steps: Sequence[Step], *, prunes: bool) -> Iterator[Step]:
