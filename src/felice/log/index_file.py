@@ -56,6 +56,7 @@ class IndexFile:
 
     layout: ClassVar[Struct]
     column_types: ClassVar[tuple[str, str]]
+    offset_column: ClassVar[int]  # the column that has the relative offsets: 0 or 1
     kept_free: ClassVar[int] = 0  # entries that only the closing of the segment may append
 
     __slots__ = (
@@ -195,8 +196,12 @@ class IndexFile:
         self._limit(max_bytes)
         self._keys = self._values = None
 
-    def truncate_entries(self, count: int) -> None:
-        """Keeps the first `count` entries, in memory and on disk."""
+    def truncate(self, offset: int) -> None:
+        """Removes the entries, in memory and on disk, of batches that end at or after `offset`."""
+        offsets = self._columns()[self.offset_column]
+        count = self._count
+        while count and offsets[count - 1] >= offset - self.base_offset:
+            count -= 1
         if count < self._count:
             self.write_pending()
             self._files.get(self.path, create=True).truncate(count * self.layout.size)

@@ -12,33 +12,17 @@ once more when the segment is closed, so that the last entry has a closed segmen
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from struct import Struct
 
 from felice.log.index_file import IndexFile
 
 
-class _SegmentIndex(IndexFile):
-    __slots__ = ()
-
-    def _offsets(self) -> Sequence[int]:
-        """The column of relative offsets."""
-        raise NotImplementedError
-
-    def truncate(self, offset: int) -> None:
-        """Removes entries of batches that end at or after `offset`."""
-        offsets = self._offsets()
-        kept = self._count
-        while kept and offsets[kept - 1] >= offset - self.base_offset:
-            kept -= 1
-        self.truncate_entries(kept)
-
-
-class OffsetIndex(_SegmentIndex):
+class OffsetIndex(IndexFile):
     """Keys are relative offsets, values are positions."""
 
     layout = Struct(">ii")
     column_types = ("i", "i")
+    offset_column = 0
 
     __slots__ = ()
 
@@ -46,15 +30,13 @@ class OffsetIndex(_SegmentIndex):
         """Appends an entry for the batch at `position` that ends with `last_offset`."""
         self._append(last_offset - self.base_offset, position)
 
-    def _offsets(self) -> Sequence[int]:
-        return self._columns()[0]
 
-
-class TimeIndex(_SegmentIndex):
+class TimeIndex(IndexFile):
     """Keys are timestamps, values are relative offsets."""
 
     layout = Struct(">qi")
     column_types = ("q", "i")
+    offset_column = 1
     kept_free = 1
 
     __slots__ = ()
@@ -76,6 +58,3 @@ class TimeIndex(_SegmentIndex):
         """(largest timestamp, absolute offset) of the last entry."""
         entry = self.last()
         return (entry[0], self.base_offset + entry[1]) if entry else None
-
-    def _offsets(self) -> Sequence[int]:
-        return self._columns()[1]
