@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
@@ -37,23 +36,15 @@ class Connector:
     version: ClassVar[str]
     """The version that the list of plugins shows."""
     definitions: ClassVar[ConfigDefinitions] = ConfigDefinitions()
-    """The connector's own options."""
+    """The connector's own options, and the rules between them."""
     java_class: ClassVar[str | None] = None
     """The class of Kafka's or another's connector whose configurations this connector takes."""
     lacking: ClassVar[tuple[str, ...]] = ()
     """The options of that connector that this one does not have: each is refused by its name."""
 
     @classmethod
-    def conflicts(cls, config: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Options that do not fit together, each with the error. Extend it for rules between options."""
-        return []
-
-    @classmethod
     def validate(cls, config: Mapping[str, str]) -> list[ConfigValue]:
         """Every own option's value with all that is wrong with it."""
-        found = {one.name: one for one in cls.definitions.validate(config)}
-        for name, error in cls.conflicts(config):
-            found[name] = replace(found[name], errors=(*found[name].errors, error))
         lacking = [
             ConfigValue(
                 name, config[name], errors=(f"The option {name} is not supported by this connector.",)
@@ -61,7 +52,7 @@ class Connector:
             for name in cls.lacking
             if name in config
         ]
-        return [*found.values(), *lacking]
+        return [*cls.definitions.validate(config), *lacking]
 
     task: ClassVar[str]
     """The class of the tasks, as `module:class`: a task imports it, with the libraries that only tasks need."""
