@@ -125,7 +125,7 @@ class SinkConnector(Connector):
 
 
 class OffsetlessSink(SinkConnector):
-    """A connector to a system that keeps no offsets: whatever a user sets is right."""
+    """A sink whose target system keeps no offsets: a user may set the offsets to any values."""
 
     @classmethod
     def alter_offsets(cls, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
