@@ -15,7 +15,8 @@ from felice.protocol.primitives import Encoded
 from felice.protocol.schema import FieldType, schema_of
 from felice.protocol.source import Source
 
-_ERROR_CODES = ("error_code", "partition_error_code")
+ERROR_CODES = ("error_code", "partition_error_code")
+"""The names of fields with an error code, at every depth of a response."""
 
 CountErrors = Callable[[object, dict[int, int]], None]
 
@@ -32,7 +33,7 @@ def compile_error_counter(cls: type) -> CountErrors:
 
 def _add_struct(source: Source, value: str, cls: type) -> None:
     for field in schema_of(cls).fields:
-        if field.name in _ERROR_CODES:
+        if field.name in ERROR_CODES:
             source.add(f"counts[{value}.{field.name}] += 1")
         elif _has_errors(field.type):
             _add_nested(source, f"{value}.{field.name}", field.type)
@@ -56,4 +57,4 @@ def _has_errors(kind: FieldType) -> bool:
     cls = kind.element.struct if kind.element is not None else kind.struct
     if cls is None:
         return False
-    return any(field.name in _ERROR_CODES or _has_errors(field.type) for field in schema_of(cls).fields)
+    return any(field.name in ERROR_CODES or _has_errors(field.type) for field in schema_of(cls).fields)

@@ -65,8 +65,8 @@ _EMPTIED = {API.METADATA.key, API.DESCRIBE_TOPIC_PARTITIONS.key}
 
 def check_can_fail(api: Api) -> None:
     """Raise `ValueError` for an API whose error responses are not described here."""
-    described = BY_PARTITION | _READS | {row.key for row in _IN_ROWS}
-    if api.key not in described and not _has_its_own_error(api):
+    is_described = api in _IN_ROWS or api.key in BY_PARTITION | _READS
+    if not is_described and not _has_its_own_error(api):
         raise ValueError(f"{api.name} cannot be made to fail; drop, delay and black_hole work with it")
 
 
@@ -141,16 +141,11 @@ def _errors_at(api: Api, version: int) -> list[str]:
     path: list[str] = []
     cls = api.response
     # These have their errors in rows also where the whole response has one.
-    while not _has_error(cls, version) or (not path and api in (*_IN_ROWS, API.FETCH)):
+    while not refusals.codes_in(cls, version) or (not path and api in (*_IN_ROWS, API.FETCH)):
         rows = refusals.rows_in(cls, version)
         path.append(rows.name)
         cls = refusals.class_in(rows)
     return path
-
-
-def _has_error(cls: type, version: int) -> bool:
-    names = ("error_code", "partition_error_code")
-    return any(field.name in names and version in field.versions for field in schema_of(cls).fields)
 
 
 def _rows(response: object, path: list[str], topic: str | None, services: Services) -> list[object]:
@@ -165,8 +160,8 @@ def _rows(response: object, path: list[str], topic: str | None, services: Servic
 
 
 def _spoil(row: object, fault: Fault, api: Api, version: int) -> None:
-    name = "partition_error_code" if hasattr(row, "partition_error_code") else "error_code"
-    setattr(row, name, fault.error)
+    for name in refusals.codes_in(type(row), version):
+        setattr(row, name, fault.error)
     fields = schema_of(type(row)).fields
     has_message = any(field.name == "error_message" and version in field.versions for field in fields)
     if has_message and hasattr(row, "error_message"):

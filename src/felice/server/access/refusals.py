@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias, TypeVar, cast
 
 from felice.protocol.api import TypedApi
+from felice.protocol.error_codes import ERROR_CODES
 from felice.protocol.errors import ErrorCode
 from felice.protocol.schema import Field, FieldType, schema_of
 
@@ -28,7 +29,6 @@ NO_FIELDS: Fields = MappingProxyType({})
 _Pairs: TypeAlias = tuple[tuple[str, object], ...]
 _Nested: TypeAlias = tuple[str, Callable[[object], Iterable[object] | None], Refuse[object, object]]
 
-_CODES = ("error_code", "partition_error_code")
 _NAMES = {
     *("name", "topic", "topic_id", "group_id", "transactional_id", "producer_id", "key", "entity"),
     *("resource_type", "resource_name", "partition_index", "partition_id", "partition", "index"),
@@ -72,6 +72,15 @@ def rows_in(message: type, version: int) -> Field:
     return next(field for field in _lists(message, version) if _element(field).struct is not None)
 
 
+def codes_in(row: type, version: int) -> list[str]:
+    """The fields of a response or row that have its error code."""
+    return [
+        field.name
+        for field in schema_of(row).fields
+        if field.name in ERROR_CODES and version in field.versions
+    ]
+
+
 def class_in(field: Field) -> type:
     """The class of the elements of a list."""
     element = _element(field)
@@ -95,7 +104,7 @@ def _refuse(
     item: FieldType, row: type, version: int, fields: _Pairs, has_rows: bool = False
 ) -> Refuse[object, object]:
     declared = {field.name: field for field in schema_of(row).fields}
-    codes = [name for name in _CODES if name in declared and version in declared[name].versions]
+    codes = codes_in(row, version)
     has_message = "error_message" in declared
     fixed = {name: value for name, value in fields if name in declared}
     names = [] if schema_of(row).kind == "response" else _names(item, declared)
