@@ -77,10 +77,8 @@ def _run(path: Path) -> dict[str, Any]:
     # The file is run and not imported: pickling sends functions of an imported module by name.
     try:
         return runpy.run_path(str(path), run_name="felice_app")
-    except (PlainError, TopologyError) as error:
-        raise Fault(f"{path}, line {_line_of(path, error)}: {error}") from None
-    except (ValueError, TypeError) as error:
-        if not _is_refused(error):
+    except (PlainError, ValueError, TypeError) as error:
+        if not isinstance(error, PlainError | TopologyError) and not _is_refused(error):
             raise
         raise Fault(f"{path}, line {_line_of(path, error)}: {error}") from None
 
