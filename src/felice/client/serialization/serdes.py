@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Protocol, cast
 
 from felice.client.error import (
@@ -161,34 +160,33 @@ class AsyncSerdes(Serdes):
             if take is not None:
                 take(resolver)
 
-    async def serialize_later(self, topic: str, key: object, value: object, headers: object) -> list[Any]:
+    async def serialize_later(
+        self, topic: str, key: object, value: object, headers: object
+    ) -> tuple[Any, Any]:
         """As `serialize`; the serializers may be coroutine functions."""
         context = SerializationContext(topic, MessageField.KEY, headers)
-        return await self._each(context, key, value, KeySerializationError, ValueSerializationError)
+        if self.key is not None:
+            key = await _call_later(self.key, key, context, KeySerializationError)
+        context.field = MessageField.VALUE
+        if self.value is not None:
+            value = await _call_later(self.value, value, context, ValueSerializationError)
+        return key, value
 
     async def deserialize_later(self, message: Message) -> None:
         """As `deserialize`; the deserializers may be coroutine functions."""
         context = SerializationContext(message.topic() or "", MessageField.KEY, message.headers())
-        failed = (
-            partial(kind, kafka_message=message)
-            for kind in (KeyDeserializationError, ValueDeserializationError)
-        )
-        key, value = await self._each(context, message.key(), message.value(), *failed)
+        key, value = message.key(), message.value()
+        if self.key is not None:
+            key = await _call_later(
+                self.key, key, context, lambda error: KeyDeserializationError(error, message)
+            )
+        context.field = MessageField.VALUE
+        if self.value is not None:
+            value = await _call_later(
+                self.value, value, context, lambda error: ValueDeserializationError(error, message)
+            )
         message.set_key(key)
         message.set_value(value)
-
-    async def _each(
-        self, context: SerializationContext, key: Any, value: Any, *failed: Callable[[Exception], Exception]
-    ) -> list[Any]:
-        data = [key, value]
-        for at, serde in enumerate((self.key, self.value)):
-            context.field = (MessageField.KEY, MessageField.VALUE)[at]
-            if serde is not None:
-                try:
-                    data[at] = await settled(serde(data[at], context))
-                except Exception as error:
-                    raise failed[at](error) from error
-        return data
 
     async def aclose(self) -> None:
         """Close the serializers that builders created, all of them even if one raises."""
@@ -212,5 +210,14 @@ def _call(
 ) -> Any:
     try:
         return serde(obj, context)
+    except Exception as error:
+        raise failed(error) from error
+
+
+async def _call_later(
+    serde: Serde, obj: object, context: SerializationContext, failed: Callable[[Exception], Exception]
+) -> Any:
+    try:
+        return await settled(serde(obj, context))
     except Exception as error:
         raise failed(error) from error
