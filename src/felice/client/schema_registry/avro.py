@@ -12,6 +12,7 @@ from felice.client.schema_registry.builders import (
     OfObjects,
     ToObjects,
 )
+from felice.client.schema_registry.deserializing import FromDict
 from felice.client.schema_registry.model import Schema
 from felice.client.schema_registry.serdes import (
     AsyncBaseDeserializer,
@@ -68,7 +69,7 @@ class _AvroDeserializer(Serde):
         self,
         schema_registry_client: Any,
         schema_str: str | Schema | None = None,
-        from_dict: ToDict | None = None,
+        from_dict: FromDict | None = None,
         return_record_name: bool = False,
         conf: dict[str, Any] | None = None,
         rule_conf: dict[str, Any] | None = None,
@@ -134,7 +135,7 @@ class _DeserializerBuilder(ToObjects):
         schema_registry_config: dict[str, Any] | None = None,
         schema_registry_client: Any = None,
         schema: str | Schema | None = None,
-        from_dict: ToDict | None = None,
+        from_dict: FromDict | None = None,
         return_record_name: bool = False,
         deserializer_config: dict[str, Any] | None = None,
         rule_config: dict[str, Any] | None = None,

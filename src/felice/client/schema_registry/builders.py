@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeVar
 
 from felice.client.schema_registry.client import AsyncSchemaRegistryClient, SchemaRegistryClient
+from felice.client.schema_registry.deserializing import FromDict
 from felice.client.schema_registry.model import Schema
 from felice.client.schema_registry.serializing import ToDict
 
@@ -178,9 +179,9 @@ class OfObjects(OfSchema, SerializerSettings):
 class ToObjects(OfSchema, DeserializerSettings):
     """The settings of a deserializer to an application's objects."""
 
-    _from_dict: ToDict | None
+    _from_dict: FromDict | None
 
-    def set_from_dict(self, from_dict: ToDict) -> Self:
+    def set_from_dict(self, from_dict: FromDict) -> Self:
         """Set the function that makes objects of dicts."""
         self._from_dict = from_dict
         return self

@@ -11,6 +11,7 @@ from felice.client.schema_registry.builders import (
     OfObjects,
     ToObjects,
 )
+from felice.client.schema_registry.deserializing import FromDict
 from felice.client.schema_registry.json_format import (
     DEFAULT_SPEC,
     JsonDeserializing,
@@ -73,7 +74,7 @@ class _JSONDeserializer(Serde):
     def __init__(
         self,
         schema_str: str | Schema | None,
-        from_dict: ToDict | None = None,
+        from_dict: FromDict | None = None,
         schema_registry_client: Any = None,
         conf: dict[str, Any] | None = None,
         rule_conf: dict[str, Any] | None = None,
@@ -153,7 +154,7 @@ class _DeserializerBuilder(ToObjects):
         schema_registry_config: dict[str, Any] | None = None,
         schema_registry_client: Any = None,
         schema: str | Schema | None = None,
-        from_dict: ToDict | None = None,
+        from_dict: FromDict | None = None,
         deserializer_config: dict[str, Any] | None = None,
         rule_config: dict[str, Any] | None = None,
         rule_registry: Any = None,
