@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from conformance.rights_matrix import CLOSED, Case, Names
+from conformance.rights_case import CLOSED, Case, Names
 from conformance.secured import Secured
 from conformance.wire import ConnectionClosed, Wire
 from felice.protocol.messages.describe_cluster import DescribeClusterRequest

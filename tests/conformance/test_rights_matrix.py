@@ -11,16 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.delegation_tokens import prepared_with_token, with_tokens
-from conformance.rights_matrix import (
-    CASES,
-    CLOSED,
-    DENIED,
-    LEFT_OUT,
-    WITHOUT_NEEDS,
-    Case,
-    Names,
-    Need,
-)
+from conformance.rights_case import CLOSED, DENIED, LEFT_OUT, Case, Names, Need
+from conformance.rights_matrix import CASES, WITHOUT_NEEDS
 from conformance.rights_outcomes import Outcome, ask, tells_of
 from conformance.secured import Secured
 from felice.server.handlers.table import OFFERED

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.delegation_tokens import TOKEN_SETTINGS, prepared_with_token
-from conformance.rights_matrix import CASES, Case, Names
+from conformance.rights_case import Case, Names
+from conformance.rights_matrix import CASES
 from conformance.rights_outcomes import Outcome, ask
 from conformance.secured import Rule, Secured, secured_felice, secured_kafka
 
