@@ -271,6 +271,8 @@ def test_bytes_and_values_that_do_not_fit(store: Bucket) -> None:
         ({"partitioner.class": FIELD}, "partition.field.name", "needs partition.field.name"),
         ({"partitioner.class": TIME}, "path.format", "needs path.format"),
         ({"rotate.interval.ms": "5"}, "rotate.interval.ms", "needs a partitioner by time"),
+        ({"rotate.interval.ms": " 5 "}, "rotate.interval.ms", "needs a partitioner by time"),
+        ({"rotate.interval.ms": "--5"}, "rotate.interval.ms", "Not a number"),
         ({"store.kafka.keys": "true"}, "store.kafka.keys", "is not supported"),
         ({"schema.compatibility": "FULL"}, "schema.compatibility", "must be one of"),
         ({"flush.size": "0"}, "flush.size", "at least 1"),

@@ -13,8 +13,10 @@ from felice.pipelines.connect.configuration.definitions import (
     between,
     non_empty,
     one_of,
+    parse_value,
     time_zone,
 )
+from felice.pipelines.connect.model.errors import ConfigError
 
 _PARTITIONERS, _FORMATS = "io.confluent.connect.storage.partitioner.", "io.confluent.connect.s3.format."
 DEFAULT, FIELD, TIME, DAILY, HOURLY = (
@@ -37,12 +39,10 @@ def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
         for name in ("path.format", "partition.duration.ms"):
             if not config.get(name):
                 found.append((name, f"the TimeBasedPartitioner needs {name}"))
-    if partitioner in (DEFAULT, FIELD) and int(_number(config.get("rotate.interval.ms"))) > 0:
+    rotates = _rotates_by_records(config)
+    if rotates and partitioner in (DEFAULT, FIELD):
         found.append(("rotate.interval.ms", "rotate.interval.ms needs a partitioner by time"))
-    if (
-        config.get("timestamp.extractor") == "Wallclock"
-        and int(_number(config.get("rotate.interval.ms"))) > 0
-    ):
+    if rotates and config.get("timestamp.extractor") == "Wallclock":
         found.append(
             (
                 "rotate.interval.ms",
@@ -52,8 +52,12 @@ def _conflicts(config: Mapping[str, str]) -> list[tuple[str, str]]:
     return found
 
 
-def _number(text: str | None) -> str:
-    return text if text is not None and text.lstrip("-").isdigit() else "-1"
+def _rotates_by_records(config: Mapping[str, str]) -> bool:
+    name = "rotate.interval.ms"
+    try:
+        return (parse_value(name, config.get(name), Type.LONG) or 0) > 0
+    except ConfigError:  # the option's own error
+        return False
 
 
 FILES = ConfigDefinitions(
