@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -153,6 +154,21 @@ def test_validation_shows_all_errors_and_no_secret() -> None:
     assert (found["secret"].value, found["secret"].errors) == ("[hidden]", ())
     assert (found["topics"].value, found["fast"].value) == ("x,y", "false")
     assert "s3" not in repr(found) + repr(Password("s3")) + str(Password("s3"))
+
+
+def test_a_rule_gets_values_without_the_spaces_around_them() -> None:
+    def rule(given: Mapping[str, str]) -> list[tuple[str, str]]:
+        return (
+            [("secret", "a secret needs fast")] if "secret" in given and given.get("fast") != "true" else []
+        )
+
+    ruled = ConfigDefinitions(OPTIONS, rule)
+    ruled.parse({"name": "n", "secret": "s", "fast": " true "})
+    ruled.parse({"name": "n", "secret": None, "fast": "false"})
+    with pytest.raises(ConfigError, match="^a secret needs fast$"):
+        ruled.parse({"name": "n", "secret": "s"})
+    found = {one.name: one for one in ruled.validate({"name": "n", "secret": "s", "fast": " false "})}
+    assert found["secret"].errors == ("a secret needs fast",)
 
 
 def test_definitions_are_put_together() -> None:

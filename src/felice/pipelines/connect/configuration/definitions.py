@@ -72,8 +72,8 @@ class Password:
 
 Validator = Callable[[str, Any], None]
 """Raises `ConfigError` for the value of an option with this name."""
-Rule = Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
-"""The options of a configuration, as texts, that do not fit together, each with the error."""
+Rule = Callable[[Mapping[str, str]], Iterable[tuple[str, str]]]
+"""The options of a configuration that do not fit together, each with the error. The values are trimmed texts."""
 Recommender = Callable[[str, Mapping[str, Any]], Sequence[Any]]
 """The values that an option may have, with the other options' values."""
 
@@ -171,7 +171,8 @@ class ConfigDefinitions:
         return [self._shown(one, *checked[one.name], good) for one in self._by_name.values()]
 
     def _conflicts(self, given: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-        return (found for rule in self._rules for found in rule(given))
+        texts = {name: text.strip(_JAVA_SPACE) for name, text in given.items() if text is not None}
+        return (found for rule in self._rules for found in rule(texts))
 
     def _shown(self, one: Definition, value: Any, errors: list[str], good: Mapping[str, Any]) -> ConfigValue:
         recommended: tuple[str, ...] = ()
