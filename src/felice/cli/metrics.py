@@ -6,15 +6,16 @@ import base64
 import http.client
 import ssl
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from felice.cli.faults import Fault
 from felice.cli.options import admin_client, connection_options, json_option, wait_all
 from felice.cli.output import show_json
+from felice.cli.passwords import login_of
 from felice.config.monitoring import METRICS_LISTENER, METRICS_PROTOCOL, address_of
 from felice.dataclass import dataclass
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 _HTTPS = "https://"
+_PASSWORD_VARIABLE = "FELICE_METRICS_PASSWORD"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
@@ -38,8 +40,8 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 @click.option("-u", "--user", help="User of felice.metrics.users to log in as.")
 @click.option(
     "--password",
-    envvar="FELICE_METRICS_PASSWORD",
-    help="Its password; better in the variable FELICE_METRICS_PASSWORD.",
+    envvar=_PASSWORD_VARIABLE,
+    help=f"Its password; better in the variable {_PASSWORD_VARIABLE}.",
 )
 @click.option(
     "--ca",
@@ -81,12 +83,8 @@ def metrics(
     if dashboard:
         click.echo(dashboard_text())
         return
-    if user is not None and password is None:
-        raise Fault("--user needs a password: set FELICE_METRICS_PASSWORD, or --password")
-    is_given = click.get_current_context().get_parameter_source("password") is ParameterSource.COMMANDLINE
-    if is_given and user is None:
-        raise Fault("--password needs --user")
-    access = Access(None if user is None else f"{user}:{password}", ca, cert)
+    login = login_of(user, password, _PASSWORD_VARIABLE)
+    access = Access(None if login is None else ":".join(login), ca, cert)
     if address is not None:
         found = {address: matching(read_page(address, access), names)}
     else:
@@ -156,12 +154,7 @@ class Access:
             )
         if not uses_tls:
             return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-            if self.cert is not None:
-                context.load_cert_chain(self.cert)
-        except (OSError, ssl.SSLError) as error:
-            raise Fault(f"cannot use {self.ca or ''} {self.cert or ''}: {error}") from error
+        context = _tls(self.ca, self.cert)
         return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
 
     @property
@@ -170,6 +163,18 @@ class Access:
         if self.login is None:
             return {}
         return {"Authorization": f"Basic {base64.b64encode(self.login.encode()).decode()}"}
+
+
+@cache
+def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            context.load_cert_chain(cert)
+    except (OSError, ssl.SSLError) as error:
+        files = " and ".join(str(file) for file in (ca, cert) if file is not None)
+        raise Fault(f"cannot use {files}: {error}") from error
+    return context
 
 
 def read_page(address: str, access: Access) -> list[str]:

@@ -15,6 +15,7 @@ import click
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import read_properties, tls_of_clients
+from felice.cli.passwords import login_of
 from felice.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def run_shell(options: ShellOptions) -> None:
     from felice.pipelines.sql.shell.client import ShellError
 
     properties, tls = _configured(options.config_file)
-    user = _login(options)
+    user = login_of(options.user, options.password, "FELICE_SQL_PASSWORD")
     try:
         succeeded = _run(options, properties, tls, user, is_prompt=is_prompt)
     except ShellError as error:
@@ -145,7 +146,7 @@ def connected(options: ShellOptions) -> Iterator[Server]:
     from felice.pipelines.sql.shell.client import Server, ShellError
 
     _, tls = _configured(options.config_file)
-    user = _login(options)
+    user = login_of(options.user, options.password, "FELICE_SQL_PASSWORD")
     try:
         server = _answering(options.server, lambda url: Server(url, user, tls))
         try:
@@ -188,15 +189,3 @@ def _configured(file: Path | None) -> tuple[dict[str, str], ssl.SSLContext | Non
     if not of_tls:
         return properties, None
     return {name: value for name, value in properties.items() if name not in of_tls}, tls_of_clients(of_tls)
-
-
-def _login(options: ShellOptions) -> tuple[str, str] | None:
-    if options.user is None:
-        if options.password is not None:
-            raise click.UsageError("--password needs --user")
-        return None
-    if options.password is not None:
-        return options.user, options.password
-    if not sys.stdin.isatty():
-        raise Fault("--user needs a password: set --password or FELICE_SQL_PASSWORD")
-    return options.user, click.prompt("Password", hide_input=True)
