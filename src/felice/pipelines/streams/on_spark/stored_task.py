@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from felice.pipelines.errors import PlainError
@@ -62,43 +63,42 @@ class StoredTask:
         self._stores: dict[str, Store] | None = None
         self._version = EMPTY
         self._large: LargeState | None = None
-        self._kept: dict[str, Store] = {}
-        """The stores whose rows are there."""
 
     def at(self, number: int) -> dict[str, Store]:
-        """The stores with this version. Raises `StateError` if its files are not there, and begins anew then.
+        """The stores with the rows of this version: the same objects as those of the last call, unless the task had to
+        be read anew.
 
-        They stay the same objects from one version to the next.
+        Raises `StateError` if files of the version are missing or damaged. The next call then reads the task anew.
         """
         stores = self._stores
         if stores is None or self._version.number != number:
-            self._stores = None  # Half of a version is none.
+            self._stores = None  # After an error the rows may be those of no version.
             stores = self._later(stores, number) or self._loaded(number)
             for store in stores.values():
                 store.forget_changes()
             self._stores = stores
-        self._reach(self._version)
+        self._reach(stores, self._version)
         return stores
 
     def _later(self, stores: dict[str, Store] | None, number: int) -> dict[str, Store] | None:
-        """The stores that it has, with a later version; None if they must be read anew."""
+        """Bring the stores of an earlier version to this one; None if the version must be read anew."""
         if (
             stores is None
             or self._version.number > number
             or (self._large is None and self._is_large(number))
         ):
             return None
-        self._version = self._files.catch_up(self._version, number, stores, self._reach)
+        self._version = self._files.catch_up(self._version, number, stores, partial(self._reach, stores))
         return stores
 
     def _loaded(self, number: int) -> dict[str, Store]:
         self.close()
         stores = self._make_stores()
         if self._is_large(number):
-            self._large, self._kept = LargeState(_Own(self._memory.directory())), stores
+            self._large = LargeState(_Own(self._memory.directory()))
             self._large.keep(stores)
         if number != NOTHING:
-            self._version = self._files.load(number, stores, self._reach)
+            self._version = self._files.load(number, stores, partial(self._reach, stores))
         return stores
 
     def _is_large(self, number: int) -> bool:
@@ -109,10 +109,9 @@ class StoredTask:
         if self._large is not None:
             self._large.close()
         self._stores = self._large = None
-        self._kept = {}
         self._version = EMPTY
 
-    def _reach(self, version: Version) -> None:
-        """Rows that were read, and changes that were not written yet, are in memory: only some of them."""
+    def _reach(self, stores: dict[str, Store], version: Version) -> None:
+        """Bound the memory for rows that were read from disk, and for changes that are not on disk yet."""
         if self._large is not None:
-            self._large.reach(version, self._kept)
+            self._large.reach(version, stores)
