@@ -11,7 +11,7 @@ Keeps true: version n is the state after batch n. It is read from the newest bas
 Where:      `N.delta`, `N.base` and `N.FIRST-MARK.piece` in a directory of the task, at a place that all workers
             share; the last piece of a base is `N.FIRST-MARK.last`. A file is a header (magic, format version, CRC-32C
             of the rest, identity, number of rows, stream time) and the compressed changes of each store, some rows
-            at a time: neither who writes a file nor who reads it has all of its rows in memory.
+            at a time: neither the writer nor the reader of a file needs memory for all of its rows.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ from felice.pipelines.streams.telling import shown
 MAGIC = b"FLST"
 FORMAT_VERSION = 4
 PACKED_KEYS = 2
-"""The first format that is read: its rows are found by packed keys instead of their bytes. The next one has the same
-files as this one, with all changes at a time."""
+"""The first format that is read. Its rows are found by packed keys instead of the keys' bytes. In formats 2 and 3, all
+changes of a file are one pickle.
+"""
 BYTES_PER_ROW = 220
-"""What a row takes in memory besides its bytes in a file, about: objects of Python, and its place in a dict."""
+"""About how much memory a row takes besides its bytes in a file: for objects of Python, and its place in a dict."""
 ROWS_AT_ONCE = 50_000
 _READ_BYTES = 1 << 20
 BATCHES_PER_BASE = 10
@@ -153,7 +154,9 @@ class StateFiles:
         return self.write_rows(number, _all_rows(stores), _rows_of(stores), latest_time(stores))
 
     def write_rows(self, number: int, changes: Iterable[Changes], rows: int, stream_time: int) -> Version:
-        """`write_first` of so many rows that are given some at a time."""
+        """`write_first` for changes that need not be in memory together, with the number of their rows and the stream
+        time.
+        """
         self._write_file(f"{number}.base", number, changes, rows, stream_time)
         return self._write_file(f"{number}.delta", number, (), rows, stream_time)
 
@@ -173,19 +176,13 @@ class StateFiles:
         return Size(rows, sum(kept) + sum(names[name] for _, name in base.files), stream_time)
 
     def rows(self, number: int) -> int:
-        """How many rows a version has; 0 if its file was removed, or is damaged: whoever loads it says so."""
-        try:
-            about = self._about(number)
-        except FileNotFoundError:
-            return 0
+        """The number of rows of a version; 0 if its delta is missing or damaged, which `load` reports."""
+        about = self._about_if_there(number)
         return 0 if about is None else about[1]
 
     def identity(self, number: int) -> int | None:
-        """The identity of the delta of a version; None if it was removed, or is damaged: whoever loads it says so."""
-        try:
-            about = self._about(number)
-        except FileNotFoundError:
-            return None
+        """The identity of the delta of a version; None if the delta is missing or damaged, which `load` reports."""
+        about = self._about_if_there(number)
         return None if about is None else about[0]
 
     def load(
@@ -227,6 +224,12 @@ class StateFiles:
         about = self._place.read(f"{number}.delta", _HEADER.size + _ABOUT.size)[_HEADER.size :]
         return None if len(about) < _ABOUT.size else _ABOUT.unpack(about)
 
+    def _about_if_there(self, number: int) -> tuple[int, int, int] | None:
+        try:
+            return self._about(number)
+        except FileNotFoundError:
+            return None
+
     def _apply(
         self, name: str, stores: dict[str, Store], after_some: Callable[[], None] = lambda: None
     ) -> int:
@@ -258,9 +261,9 @@ class StateFiles:
         if magic != MAGIC or crc32c(rest) != checksum:
             raise StateError(f"{where} is damaged")
         identity, _, _ = _ABOUT.unpack_from(rest)
-        return identity, version, self._seen(rest[_ABOUT.size :])
+        return identity, version, self._changes_in(rest[_ABOUT.size :])
 
-    def _seen(self, compressed: memoryview) -> Iterator[Changes]:
+    def _changes_in(self, compressed: memoryview) -> Iterator[Changes]:
         with lz4.frame.LZ4FrameFile(io.BytesIO(compressed)) as plain:
             file = io.BufferedReader(plain, _READ_BYTES)
             unpickler, read = _Plain(file), 0
