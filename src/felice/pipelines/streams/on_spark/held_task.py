@@ -27,6 +27,7 @@ from felice.pipelines.streams.on_spark.state import (
     StateError,
     StateFiles,
     Version,
+    row_count,
 )
 from felice.pipelines.streams.stores import Store
 
@@ -188,8 +189,7 @@ class HeldTask(Generic[Task]):
 
     def _memory(self) -> int:
         """About how many bytes the rows take in memory."""
-        rows = sum(len(store.rows) for store in self._stores.values())
-        return round(rows * (BYTES_PER_ROW + self._files.row_bytes))
+        return round(row_count(self._stores) * (BYTES_PER_ROW + self._files.row_bytes))
 
     def _move(self, version: Version) -> None:
         """Move the rows from memory to disk, for the rest of the task's life."""

@@ -4,7 +4,7 @@ Keeps true: a row is in the partition that its record key chooses. The new state
             description names it; the old state is removed after that. So after a crash there is one complete state.
 Refused:    stores whose rows are not partitioned by their record keys; keys whose original bytes are not known (JSON);
             an unfinished last batch, because its results depend on the partitions.
-Memory:     of each partition's rows only some are in memory, and the others on this machine's disk.
+Memory:     only some rows of each partition are in memory, and the others on this machine's disk.
 Changed:    every partition continues with the smallest stream time of all old partitions. So no window closes earlier
             than before, and a record that was late in one partition may now count. The numbers that operators give to
             records continue after the greatest one of all old partitions.
@@ -28,6 +28,7 @@ from felice.pipelines.streams.on_spark.state import (
     Changes,
     files_of_task,
     latest_time,
+    row_count,
 )
 from felice.pipelines.streams.on_spark.stored_task import ReadersMemory, StoredTask
 from felice.pipelines.streams.stores import Clocks, Row, Rows, Store
@@ -35,7 +36,7 @@ from felice.pipelines.streams.topology import SubTopology
 from felice.records.kernels import murmur2
 
 _HELD_ROWS = 10_000
-"""Of each new task in memory."""
+"""The most rows of each new task in memory."""
 
 
 def rescale(app: App, checkpoint: Checkpoint, description: Description, partitions: int) -> Description:
@@ -98,7 +99,7 @@ def _deal_out(
                     _move(store, place, before.partitions, new)
             old.close()
         for place, (task, times) in enumerate(zip(new, clocks, strict=True)):
-            rows = task.count + sum(len(store.rows) for store in times.values())
+            rows = task.count + row_count(times)
             files = files_of_task(checkpoint, after, part.number, place)
             files.write_rows(version, task.rows(times), rows, latest_time(times))
 
@@ -137,19 +138,20 @@ class _NewTask:
 
 
 def _move(store: Store, place: int, places: int, targets: list[_NewTask]) -> None:
+    if store.placed is Rows.EVERYWHERE:
+        if place == 0:  # Each partition has all rows.
+            for row in store.rows.items():
+                for target in targets:
+                    target.add(store.name, row)
+        return
     for key, row in store.rows.items():
-        if store.placed is Rows.EVERYWHERE:
-            owners = targets if place == 0 else []  # Each partition has all of them.
-        else:
-            owner = store.owner(key)
-            if owner is None or murmur2(owner) % places != place:
-                raise CheckpointError(
-                    f"store {store.name!r} has a row {key!r} whose record key is not known, so its partitions cannot "
-                    "be changed; reset the application, and start it with another number"
-                )
-            owners = [targets[murmur2(owner) % len(targets)]]
-        for target in owners:
-            target.add(store.name, (key, row))
+        owner = store.owner(key)
+        if owner is None or murmur2(owner) % places != place:
+            raise CheckpointError(
+                f"store {store.name!r} has a row {key!r} whose record key is not known, so its partitions cannot be "
+                "changed; reset the application, and start it with another number"
+            )
+        targets[murmur2(owner) % len(targets)].add(store.name, (key, row))
 
 
 def _continue(targets: list[Store], clocks: Clocks) -> None:

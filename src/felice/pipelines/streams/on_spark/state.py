@@ -151,7 +151,7 @@ class StateFiles:
 
     def write_first(self, number: int, stores: Mapping[str, Store]) -> Version:
         """Write a version that no version of this directory comes before."""
-        return self.write_rows(number, _all_rows(stores), _rows_of(stores), latest_time(stores))
+        return self.write_rows(number, _all_rows(stores), row_count(stores), latest_time(stores))
 
     def write_rows(self, number: int, changes: Iterable[Changes], rows: int, stream_time: int) -> Version:
         """`write_first` for changes that need not be in memory together, with the number of their rows and the stream
@@ -276,7 +276,7 @@ class StateFiles:
     def _write(
         self, name: str, number: int, changes: Iterable[Changes], stores: Mapping[str, Store]
     ) -> Version:
-        return self._write_file(name, number, changes, _rows_of(stores), latest_time(stores))
+        return self._write_file(name, number, changes, row_count(stores), latest_time(stores))
 
     def _write_file(
         self, name: str, number: int, some_at_a_time: Iterable[Changes], rows: int, stream_time: int
@@ -399,7 +399,8 @@ def _all_rows(stores: Mapping[str, Store]) -> Iterator[Changes]:
             yield {name: some}
 
 
-def _rows_of(stores: Mapping[str, Store]) -> int:
+def row_count(stores: Mapping[str, Store]) -> int:
+    """How many rows the stores have."""
     return sum(len(store.rows) for store in stores.values())
 
 
