@@ -177,8 +177,14 @@ def warm_memory(gib: int) -> None:
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process so far."""
+    return sum(_cpu_times(pid)[:2])
+
+
+def _cpu_times(pid: int) -> list[float]:
+    """User and system time of a process so far, and those of its children that have ended, in seconds."""
+    # The command comes before these fields, and may contain spaces.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return [int(ticks) / _TICKS for ticks in fields[11:15]]
 
 
 def resident_mib(pid: int) -> float:
@@ -208,13 +214,11 @@ def tree_cpu_seconds(pid: int) -> dict[int, float]:
 
 def tree_total_cpu_seconds(pid: int) -> float:
     """The CPU seconds of a process and its descendants so far, also of those that have ended."""
-    ticks = 0
+    total = 0.0
     for one in tree(pid):
         with suppress(OSError):
-            # utime, stime, and the same of children that ended; the command before them may contain spaces.
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))
-    return ticks / _TICKS
+            total += sum(_cpu_times(one))
+    return total
 
 
 def tree_mib(pid: int) -> float:
