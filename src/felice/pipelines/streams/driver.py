@@ -249,8 +249,11 @@ class TestDriver:
         is_everywhere = formats.is_global
         chosen, headers = take_partition(record.headers)
         record = record._replace(headers=headers)
-        partition = 0 if is_everywhere else self._partition(record.key)
-        if chosen is not None and not is_everywhere:
+        if is_everywhere:
+            partition = 0
+        elif chosen is None:
+            partition = self._partition(record.key)
+        else:
             partition = chosen % self._partitions
         place = formats.name, record.topic, partition
         offset = self._offsets[place]
