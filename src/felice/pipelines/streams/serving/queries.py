@@ -12,7 +12,6 @@ import heapq
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -101,7 +100,7 @@ class Queries:
             return Found(view.batch, [] if row is None else [_shown(key, row)], None)
         rows: list[dict[str, Any]] = []
         size = 0
-        for place, key, row in islice(_candidates(view, wanted, matches, limit + 1), limit + 1):
+        for place, key, row in _candidates(view, wanted, matches, limit + 1):
             if len(rows) == limit or size > MOST_BYTES:
                 return Found(view.batch, rows, place.hex())
             rows.append(_shown(key, row))
@@ -126,9 +125,9 @@ def _readable_stores(topology: Topology) -> Iterator[tuple[str, str]]:
 def _candidates(
     view: StoreView, wanted: Selection, matches: Callable[[Any], bool], count: int
 ) -> Iterator[tuple[bytes, Any, Timestamped]]:
-    """The first rows that are wanted, at least so many, with their places, in order."""
+    """The rows that are wanted, with their places, in order: at least the first `count` of them."""
     if view.is_in_order:
-        # Equal bytes in front of all that is wanted: rows before and behind them need not be read.
+        # The places of all wanted rows begin with these bytes: rows before and behind them need not be read.
         common = b"" if wanted.prefix is None else _prefix(wanted.prefix, view)
         for place, key, row in view.entries_from(max(wanted.after, common)):
             if not place.startswith(common):
