@@ -192,12 +192,12 @@ def check_hosted(name: str, topology: Topology) -> None:
 
 
 _Seen = tuple[str, int, int]
-"""A file of a failure: its name, and what changes when another file takes this name."""
+"""A file of a failure: its name, inode and time of change. The last two differ if another file gets the name."""
 
 
 @dataclass(slots=True)
 class ReadFailures:
-    """The files of failures that were read, for one that asks again and again."""
+    """The failures that a caller of `PlanFiles.failures` has read, so that its next call reads only new files."""
 
     known: Mapping[_Seen, Failure] = field(default_factory=dict)
 
@@ -243,8 +243,8 @@ class PlanFiles:
         return self._app_path(digest).read_bytes()
 
     def failures(self, read: ReadFailures | None = None) -> list[Failure]:
-        """All failures, the oldest first. A file that is in `read` as it is now is not read again."""
-        known, found = (ReadFailures() if read is None else read).known, dict[_Seen, Failure]()
+        """All failures, the oldest first. A file in `read` is not read again, unless it has changed since."""
+        read, found = read or ReadFailures(), dict[_Seen, Failure]()
         try:
             paths = [path for path in (self.directory / "failures").iterdir() if path.suffix == ".json"]
         except FileNotFoundError:
@@ -255,9 +255,8 @@ class PlanFiles:
             with suppress(FileNotFoundError):  # It was removed since.
                 status = path.stat()
                 seen = (path.name, status.st_ino, status.st_mtime_ns)
-                found[seen] = known.get(seen) or Failure(**json.loads(path.read_text()))
-        if read is not None:
-            read.known = found
+                found[seen] = read.known.get(seen) or Failure(**json.loads(path.read_text()))
+        read.known = found
         return sorted(found.values(), key=lambda one: one.number)
 
     def write_failure(self, failure: Failure) -> None:
