@@ -8,6 +8,7 @@ How:        Spark's commit log names the last finished batch. The files of a ver
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from felice.pipelines.streams.app import App
@@ -39,11 +40,12 @@ class StoredState:
     ) -> None:
         self._app, self._checkpoint = app, Checkpoint(Path(checkpoint).absolute())
         self._description: Description | None = None
-        self._memory_mb, self._local_state = (
-            state_memory_mb,
-            None if local_state is None else Path(local_state),
+        self._memory_of = partial(
+            ReadersMemory,
+            state_memory_mb=state_memory_mb,
+            local_state=None if local_state is None else Path(local_state),
         )
-        self._memory = ReadersMemory(1, state_memory_mb)
+        self._memory = self._memory_of(1)  # Raises an error for a wrong `state_memory_mb`.
         self._tasks: dict[tuple[int, int], StoredTask] = {}
 
     @property
@@ -88,7 +90,7 @@ class StoredState:
             self._forget()  # Another number of partitions, or other directories.
             self._description = found
             parts = sum(part.is_placed for part in self._app.topology.parts())
-            self._memory = ReadersMemory(found.partitions * parts, self._memory_mb, self._local_state)
+            self._memory = self._memory_of(found.partitions * parts)
         return found
 
     def _forget(self) -> None:
