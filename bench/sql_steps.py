@@ -14,8 +14,9 @@ import pstats
 import runpy
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import numpy as np
@@ -26,9 +27,10 @@ from felice.pipelines.sql.functions import built_in
 from felice.pipelines.sql.programs import program_of
 from felice.pipelines.streams.app import App
 from felice.pipelines.streams.on_spark.application import Application
+from felice.pipelines.streams.on_spark.places import LocalPlace
 from felice.pipelines.streams.on_spark.rows import HEADERS, SCHEMA
 from felice.pipelines.streams.on_spark.stage import garbage_left, run_rows
-from felice.pipelines.streams.on_spark.state import _write_body
+from felice.pipelines.streams.on_spark.state import StateFiles
 
 _KEYS, _RECORDS, _BATCH, _SPAN_MS = 100_000, 200_000, 20_000, 600_000
 _BEGIN_MS = 1_700_000_000_000
@@ -50,6 +52,14 @@ def of_python(kind: str) -> App:
     return app
 
 
+class InMemory(LocalPlace):
+    """Takes files of changes, and keeps none."""
+
+    def put(self, name: str, mark: str, write: Callable[[BinaryIO], object]) -> None:
+        """Write the file in memory."""
+        write(io.BytesIO())
+
+
 class Stage:
     """The part of an application that has state: the measured ones have no other."""
 
@@ -57,6 +67,7 @@ class Stage:
         self._application = Application(app.topology, None)
         (self._part,) = (one for one in app.topology.parts() if one.is_placed)
         self._task = self._application.task(self._part.number)
+        self._files = StateFiles(InMemory(Path()))
         self.took_us: list[float] = []
 
     def fill(self) -> None:
@@ -80,7 +91,7 @@ class Stage:
         results = run_rows(self._application, batch, self._task)
         results.batch(self._application.reader_of, 1, "0/0", results.in_order())
         changes = {name: store.take_changes() for name, store in self._task.stores.items()}
-        _write_body(io.BytesIO(), b"", changes)
+        self._files.write(0, changes, self._task.stores)
 
 
 def rows(topic: str, keys: Sequence[int], values: Sequence[bytes], timestamps: Sequence[int]) -> pa.Table:

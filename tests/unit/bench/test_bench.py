@@ -193,3 +193,17 @@ def test_documentation_names_workloads_that_exist() -> None:
                 assert name in known or name == "cluster-", f"{page.name} names {name}, which is no workload"
                 found += 1
     assert found > 10
+
+
+@pytest.mark.parametrize("kind", ["count", "join"])
+def test_the_steps_of_sql_are_measured_beside_those_of_python(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    from bench import sql_steps
+
+    monkeypatch.setattr(sql_steps, "_KEYS", 100)
+    monkeypatch.setattr(sql_steps, "_BATCH", 50)
+    monkeypatch.setenv("FELICE_BENCH_STREAM", "")
+    found = sql_steps.measure(kind, 200, None)
+    assert found.keys() == {"sql", "python"} and min(found.values()) > 0
