@@ -137,11 +137,34 @@ def test_other_aggregates_do_not_read_the_state_of_the_earlier_ones(
     (fate,) = [one for one in change.fates if one.what != DROPPED]
     assert fate.what == (KEPT if why is None else NEW)
     assert why is None or why in fate.why
-    stores = [replace(one, layout="") for part in described.parts or () for one in part.stores]
-    older = replace(
-        described, parts=tuple(replace(one, stores=tuple(stores)) for one in described.parts or ())
-    )
-    change = planned(new, KnownApp(tmp_path, older))
+    change = planned(new, KnownApp(tmp_path, of_older_release(described)))
     assert change is not None and [one.what for one in change.fates] == [KEPT], (
         "an older release noted no layout"
     )
+
+
+def of_older_release(described: Description) -> Description:
+    """As a release wrote it that noted no layouts."""
+    parts = described.parts or ()
+    older = (tuple(replace(one, layout="") for one in part.stores) for part in parts)
+    return replace(
+        described,
+        parts=tuple(replace(part, stores=stores) for part, stores in zip(parts, older, strict=True)),
+    )
+
+
+def test_a_layout_that_is_not_known_has_not_changed(tmp_path: Path) -> None:
+    streams = STREAM + STREAM.replace("s (", "r (").replace("'s'", "'r'")
+    old, new = (
+        program_of(
+            f"{streams} CREATE TABLE t AS SELECT v, MAX(v) AS n FROM {one} GROUP BY v;",
+            {"s": 3, "r": 3},
+            built_in(),
+        ).apps[0]
+        for one in "sr"
+    )
+    described = Description(old.name, partitions=1, starting={}, **of_program(old.topology))
+    for one in (described, of_older_release(described)):
+        change = planned(new, KnownApp(tmp_path, one))
+        assert change is not None
+        assert [fate.why for fate in change.fates if fate.what == NEW] == ["begins with its topics"]

@@ -316,10 +316,11 @@ def _reasons_for_new(
 
 
 def _changed(earlier: StoreDescription, later: StoreDescription) -> str:
-    for own, other in ((earlier.shape, later.shape), (earlier.layout, later.layout)):
-        if own != other:
-            return f"changed from {own} to {other}; "
-    return ""
+    if earlier.fits(later):
+        return ""
+    if earlier.shape != later.shape:
+        return f"changed from {earlier.shape} to {later.shape}; "
+    return f"changed from {earlier.layout} to {later.layout}; "
 
 
 def _beginning(topology: Topology, store: str, added: Mapping[str, str]) -> str:
