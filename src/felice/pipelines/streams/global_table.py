@@ -6,14 +6,14 @@ from felice.pipelines.streams.formats import Format
 from felice.pipelines.streams.operators.table import TableSource
 from felice.pipelines.streams.scope import Scope
 from felice.pipelines.streams.stores import KeyValueStore, Rows
-from felice.pipelines.streams.topology import TopicFormats
+from felice.pipelines.streams.topology import Node, TopicFormats
 
 
 class GlobalTable:
     """A table of which every task has all rows: for `join` and `left_join` of streams, with `on`."""
 
-    def __init__(self, store: str, key: Format, value: Format) -> None:
-        self.store = store
+    def __init__(self, node: Node, store: str, key: Format, value: Format) -> None:
+        self.node, self.store = node, store
         self.key_format, self.value_format = key, value
 
 
@@ -22,10 +22,10 @@ def global_table_of(scope: Scope, formats: TopicFormats, name: str | None) -> Gl
     topology = scope.topology
     store = name or topology.automatic_name("global-table")
     topology.store(store, lambda: KeyValueStore(store, formats.key, formats.value, Rows.EVERYWHERE))
-    topology.operator(
+    node = topology.operator(
         "global-table",
         lambda stores: TableSource(stores[store], sends_old=False),
         topology.source(formats),
         stores=[store],
     )
-    return GlobalTable(store, formats.key, formats.value)
+    return GlobalTable(node, store, formats.key, formats.value)

@@ -84,6 +84,7 @@ def global_join(
     is_left: bool,
 ) -> Node:
     """The node that looks the records of a node up in a global table."""
+    topology.check_own(table.node)
     return topology.operator(
         "join-global-table",
         lambda stores: StreamTableJoin(stores[table.store].get, joiner, is_left, key_of),

@@ -391,13 +391,17 @@ class Topology:
             node.parents.append(parent)
         return node
 
-    def feeds(self, node: Node, other: Node) -> bool:
-        """Whether the sub-topology of another node reads, also through others, a repartition that a node's writes."""
-        for one in (node, other):
+    def check_own(self, *nodes: Node) -> None:
+        """Raise `TopologyError` if a node belongs to another App."""
+        for one in nodes:
             if one not in self.nodes:
                 raise TopologyError(
                     f"{one.where} belongs to another App; Streams and Tables of one App go together"
                 )
+
+    def feeds(self, node: Node, other: Node) -> bool:
+        """Whether the sub-topology of another node reads, also through others, a repartition that a node's writes."""
+        self.check_own(node, other)
         groups = _groups(self.nodes)
         start, end = (next(group for group in groups if one in group) for one in (node, other))
         if start is end:

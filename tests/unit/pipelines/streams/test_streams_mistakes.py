@@ -70,6 +70,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: stream().join(table("other"), joiner),
         r"\(test_streams_mistakes.py:\d+\) belongs to another App; Streams and Tables of one App go together",
     ),
+    "a global table of another App": (
+        lambda: stream().join(App("other").global_table("all"), joiner),
+        "belongs to another App",
+    ),
     "Streams of two Apps": (lambda: stream().merge(stream("other")), "belongs to another App"),
     "a merged table": (lambda: stream().merge(table()), "merge: a stream is merged with a Stream, not with"),
     "a joined text": (
