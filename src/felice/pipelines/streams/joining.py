@@ -79,7 +79,7 @@ def global_join(
     node: Node,
     table: GlobalTable,
     joiner: Joiner,
-    key_of: KeyValueFunction,
+    key_of: KeyValueFunction | None,
     *,
     is_left: bool,
 ) -> Node:

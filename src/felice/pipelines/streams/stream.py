@@ -483,7 +483,7 @@ class Stream:
             raise TopologyError("join: `grace_ms` is for versioned tables")
         is_left = not kind.needs_right
         if isinstance(other, GlobalTable):
-            key_of = (lambda key, _: key) if on is None else by(on, self.value_format)
+            key_of = None if on is None else by(on, self.value_format)
             node = global_join(self.scope.topology, self.node, other, joiner, key_of, is_left=is_left)
             return Stream(
                 self.scope, node, self.key_format, self.scope.value(value), is_rekeyed=self.is_rekeyed
