@@ -64,8 +64,8 @@ _AGAIN_S = 1.0
 
 @contextmanager
 def within(limit_s: float) -> Iterator[None]:
-    """Raise `Overdue` in this block when it takes longer than `limit_s`. This ends code of Python, and waits. Code of
-    other languages goes on until it returns to Python.
+    """Raise `Overdue` in this block when it takes longer than `limit_s`. This interrupts code of Python, also while it
+    waits. Code of other languages goes on until it returns to Python.
 
     A signal can do so in the main thread, in which Spark runs the tasks of its workers. Elsewhere there is no limit.
     """
