@@ -86,6 +86,10 @@ class ProcessorWindows(WindowStore):
     clocks: Clocks
     """Those of its task."""
 
+    def __init__(self, name: str, key: Format, value: Format, size_ms: int, retention_ms: int) -> None:
+        super().__init__(name, key, value, size_ms, retention_ms)
+        self.placed = Rows.ANYWHERE
+
     def put(self, key: Any, start: int, value: Any, timestamp: int) -> None:
         """Set the value of a key in a window; None deletes it. A window whose retention has passed is left out."""
         newest = self.clocks.advance(self.newest, start)

@@ -99,19 +99,24 @@ class StoreView:
     def entries_of(self, key: Any, start: int, end: int) -> Iterator[tuple[Windowed, Timestamped]]:
         """The windows of a key that begin from `start` to `end`, both included, in no certain order."""
         key_bytes = self.key_format.key_bytes(key)
-        for store in self._stores:
-            if isinstance(store, WindowStore):
-                for window, row in store.windows(key, max(start, FIRST_START), min(end, LAST_START)):
-                    yield Windowed(key, window), row
-            else:
-                for at, row in store.items():
-                    if start <= at.window.start <= end and self.key_format.key_bytes(at.key) == key_bytes:
-                        yield at, row
+        if isinstance(self._stores[0], WindowStore):
+            bounds = max(start, FIRST_START), min(end, LAST_START)
+            found = [
+                [(Windowed(key, window), row) for window, row in store.windows(key, *bounds)]
+                for store in self._stores
+            ]
+            yield from ((at, row) for _, at, row in self._merged(found))
+        else:
+            for at, row in self.entries():
+                if start <= at.window.start <= end and self.key_format.key_bytes(at.key) == key_bytes:
+                    yield at, row
 
     def _merged(
         self, rows: Iterable[Iterable[tuple[Any, Timestamped]]]
     ) -> Iterator[tuple[bytes, Any, Timestamped]]:
-        """Rows of several stores in the order of each, and of equal keys the first, with what orders them."""
+        """Merge the ordered rows of several stores. Each row comes behind the bytes that order it; of several rows with
+        one key only the first comes.
+        """
         order, before = self._stores[0].disk_key, None
         placed = (((order(self._row_key(key)), key, row) for key, row in one) for one in rows)
         for place, key, row in merge(*placed, key=itemgetter(0)):

@@ -21,6 +21,7 @@ from felice.streams import (
     TestDriver,
     Timestamped,
     TopologyError,
+    Window,
     WindowValues,
 )
 
@@ -74,6 +75,29 @@ def test_a_processor_has_stores_of_windows() -> None:
         driver.send("in", "k", value, timestamp)
     assert [record.value for record in driver.read("out")] == [None, 1, None, 2, None]
     assert list(driver.table("windows").values()) == [5]
+
+
+class OneKey(Processor):
+    """Puts each value into the window from 0, under its first letter."""
+
+    def init(self, context: Context) -> None:
+        self.windows = context.store("windows")
+
+    def process(self, record: Record) -> None:
+        self.windows.put(record.value[0], 0, record.value, record.timestamp)
+
+
+def test_a_window_that_several_partitions_have_comes_once() -> None:
+    app = App("one-key", value="string")
+    app.stream("in").process(OneKey, stores=[WindowValues("windows", 10, 20)])
+    driver = TestDriver(app, 4)
+    for key in "abcdefgh":
+        for letter in "xy":
+            driver.send("in", key, letter + key, 5)
+    of_first = min("abcdefgh", key=lambda key: (murmur2(key.encode()) % 4, -ord(key)))
+    view = driver.store("windows")
+    assert [value for _, value in sorted(view.items())] == [f"x{of_first}", f"y{of_first}"]
+    assert view.windows("x", 0, 100) == [(Window(0, 10), f"x{of_first}")] and len(view) == 2
 
 
 class Renames(Processor):
