@@ -156,7 +156,7 @@ class Step(NamedTuple):
     may_skip: bool = False
     """Whether the statement sends nothing for some records."""
     targets: str = ""
-    """The names that the statement sets, unless all of them are before its first `=`."""
+    """The names that the statement sets; without it, those before the first `=` of the statement."""
 
     def sets(self, name: str) -> bool:
         """Whether what follows has another `timestamp`, or other `headers`."""

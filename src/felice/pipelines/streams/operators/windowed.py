@@ -121,7 +121,6 @@ class WindowAggregate:
 
     def _changes(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         closed_until = self.clocks.advance(self.name, timestamp) - self.windows.grace_ms
-        newest = self.clocks.get(self.store.newest)
         key_bytes, windows = self.store.key_bytes(key), self._windows_of(timestamp)
         if windows[0].end <= closed_until:
             windows = tuple(one for one in windows if one.end > closed_until)
@@ -130,7 +129,7 @@ class WindowAggregate:
         yield from self._updates(key_bytes, key, copies(value, len(windows)), timestamp, windows)
         if not self.on_close:
             # Also if this record moves no clock: another stream's may have made its window too old to be kept.
-            self.store.expire(max(newest, windows[-1].start))
+            self.store.expire(self.clocks.get(self.store.newest))
 
     def _closed(self, key: Any, value: Any, timestamp: int) -> Iterator[WindowChange]:
         for _ in self._changes(key, value, timestamp):
