@@ -1,6 +1,6 @@
-"""The real rooms of a broker for tests of handlers: no listener is open, and no task runs.
+"""The real rooms of a broker, without open listeners or running tasks, for tests of handlers.
 
-A test replaces what it is about: `replace(services, partitions=...)`, or `with_room(services, changes={...})`.
+A test replaces the parts that it tests: `replace(services, partitions=...)`, or `with_room(services, changes={...})`.
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ class Client:
 
 
 def context_with(services: Services, version: int, client: Client | None = None) -> RequestContext:
-    """The context of a request to these services. The API's key is -1: handlers do not look at it."""
+    """The context of a request to these services. The API's key is -1, because handlers do not use the key."""
     return RequestContext(services, -1, version, "client", client or Client())

@@ -199,8 +199,8 @@ class Broker:
     def _may_monitor_early(self) -> bool:
         """Whether metrics can be served before the logs are recovered.
 
-        With TLS this needs the keys that the file names. The metadata store may name others, and those of the file may
-        be gone since: then metrics are served when the store is open.
+        With TLS the endpoint then uses the keys that the configuration file names. The metadata store may name newer
+        keys, and the keys of the file may be deleted: then the broker serves metrics when the store is open.
         """
         if not self.config.serves_metrics_by_tls:
             return True

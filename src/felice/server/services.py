@@ -45,7 +45,7 @@ from felice.server.writes.batch_validation import BatchValidation
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What bounds connections and requests, and shares the event loop between them."""
+    """Objects that limit connections and requests, and share the event loop between them."""
 
     connections: ConnectionLimits
     turns: Turns
@@ -59,7 +59,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Who a client is, and what it may do."""
+    """Objects for the identity of a client, and for what a client may do."""
 
     access: AccessControl
     tls: TlsListeners
@@ -69,7 +69,7 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What writes the metadata of the cluster to its store."""
+    """Objects that write the metadata of the cluster to its store."""
 
     cluster: ClusterAdmin
     acls: AclChanges

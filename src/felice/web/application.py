@@ -48,8 +48,8 @@ def application(
     Parameters of paths are one segment each, decoded (`felice.web.paths`). Handlers raise `HttpError`, or Starlette's
     `HTTPException` for a status without a code of its own. With `login` a request without a valid user gets 401; the
     name is `request.user.display_name`. A request that `is_open` accepts needs no user. `lifespan` begins before the
-    first request and ends after the last one. `on_stop` is called when a stop of the server begins: it ends answers
-    that have no end, so that the stop does not wait for them.
+    first request and ends after the last one. `on_stop` is called when the server begins to stop: it ends answers
+    that have no end, so that the server does not wait for them.
     """
     errors, limits = errors or Errors(), limits or Limits()
 

@@ -53,7 +53,7 @@ def _head_bytes(scope: Scope) -> int:
 
 
 AGAIN_S: Final = 0.02
-"""A client is in time if bytes of it wait in the socket: this process is late, and looks again after so long."""
+"""If bytes of a client wait in the socket, this process is late, not the client. It checks again after this time."""
 
 
 def has_unread(transport: asyncio.BaseTransport) -> bool:

@@ -1,8 +1,8 @@
 """The mechanism of authorisation: needs of a request or of its items, and the guards that check them.
 
-A guard makes the handler that clients reach of the handler itself: `request_needs` refuses requests, `items_need` takes
-items out of the request and adds their refusals to the response, `rows_need` leaves rows out of the response. What a
-refusal contains follows from the schemas of the API's messages (`refusals`).
+A guard wraps a handler: `request_needs` refuses requests, `items_need` removes items from the request and adds their
+refusals to the response, `rows_need` removes rows from the response. What a refusal contains follows from the schemas
+of the API's messages (`refusals`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def permission(operation: Operation, kind: ResourceType) -> Need[object]: ...
 @overload
 def permission(operation: Operation, kind: ResourceType, name: NameOf[T]) -> Need[T]: ...
 def permission(operation: Operation, kind: ResourceType, name: NameOf[T] | None = None) -> Need[T]:
-    """A permission for the resource that the request or item names, or that `name` finds."""
+    """A permission for the resource that the request or item names, or whose name `name` returns."""
     code = DENIED_CODES[kind]
 
     def need(message: type) -> Check[T]:
@@ -131,7 +131,7 @@ def config_permission(operation: Operation) -> Need[_Config]:
 
 
 def checked_by(check: Check[T]) -> Need[T]:
-    """A need that a function of the request or item checks."""
+    """A need that is checked by a function of the request or item."""
     return lambda message: check
 
 
@@ -140,7 +140,7 @@ def _resource_name(item: _Config, context: RequestContext) -> str:
 
 
 def name_in(message: type, kind: ResourceType) -> NameOf[object]:
-    """Returns what finds the resource of a type in messages of a class."""
+    """Returns a function that finds the name of a resource of this type in messages of a class."""
     if message is str:
         return lambda item, context: str(item)
     names = {field.name for field in schema_of(message).fields}
@@ -177,7 +177,8 @@ def request_needs(
 ) -> Guard[Q, A]:
     """Refuses a request without permission.
 
-    `has_rows` and `fields` are what Kafka's refusal has besides its error; `refuse` makes one that follows no rule.
+    If `has_rows`, the refusal has rows besides its error; `fields` are other fields that Kafka sets in the refusal.
+    `refuse` makes a refusal that does not follow from the schemas.
     """
 
     def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
@@ -207,9 +208,10 @@ def items_need(
 ) -> Guard[Q, A]:
     """Takes the items without permission out of the request, and adds their rows to the response.
 
-    The lists are those of `version`, or else of the newest. `fields` are what Kafka's rows have besides names and
-    error; `row` makes one that follows no rule. If every item is refused, the handler is not called, because an empty
-    list often means all; unless it `handles_none`, so that the response has the errors of the whole request.
+    The lists of items and rows are those in `version` of the messages, by default in the newest version. `fields` are
+    the fields that Kafka's rows have besides names and error; `row` makes a row that does not follow from the schemas.
+    If every item is refused, the handler is not called, because an empty list often means all items. A handler that
+    `handles_none` is called, so that the response has the errors of the whole request.
     """
     number = api.versions.max if version is None else version
 
@@ -263,7 +265,7 @@ async def codes_of(asked: Collection[T] | None, check: Check[T], context: Reques
 def rows_need(
     api: TypedApi[Q, A], operation: Operation, kind: ResourceType, *, version: int | None = None
 ) -> Guard[Q, A]:
-    """Leaves out the rows that the client may not see. The list is that of `version`, or else of the newest."""
+    """Removes the rows that the client may not see. `version` has the list of rows; by default it is the newest."""
     rows = api.versions.max if version is None else version
 
     def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
@@ -286,7 +288,7 @@ def rows_need(
 
 
 def hides(hide: Callable[[A, Access], None]) -> Guard[Q, A]:
-    """Lets a function hide in the response what the client may not see."""
+    """Calls `hide`, which removes from the response what the client may not see."""
 
     def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
         async def guarded(request: Q, context: RequestContext) -> A:
@@ -301,7 +303,7 @@ def hides(hide: Callable[[A, Access], None]) -> Guard[Q, A]:
 
 
 def all_of(first: Guard[Q, A], *others: Guard[Q, A]) -> Guard[Q, A]:
-    """Checks with one guard after the other."""
+    """Applies several guards, one after the other."""
     if not others:
         return first
     rest = all_of(*others)
@@ -309,7 +311,7 @@ def all_of(first: Guard[Q, A], *others: Guard[Q, A]) -> Guard[Q, A]:
 
 
 def by_version(since: int, newer: Guard[Q, A], older: Guard[Q, A]) -> Guard[Q, A]:
-    """Checks with another guard from a version on."""
+    """Uses `newer` for requests from version `since` on, and `older` for earlier versions."""
 
     def guard(handle: Handle[Q, A]) -> Handle[Q, A]:
         by_newer, by_older = newer(handle), older(handle)

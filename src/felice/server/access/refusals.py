@@ -1,7 +1,8 @@
 """Responses and rows for requests and items without permission, derived from the schemas of their messages.
 
-As in Kafka, the error stands at one level: in the response if its version has a field for it, otherwise in the row of
-each item, otherwise in the row of each partition of the item. Rows copy the fields that name what they are about.
+As in Kafka, the error is at one level: in the response if its version has a field for the error, otherwise in the row
+of each item, otherwise in the row of each partition of the item. Rows copy the fields that identify their item, such as
+its name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Row = TypeVar("Row")
 Refuse: TypeAlias = Callable[[Item, ErrorCode], Row]
 """Makes the row of a refused item."""
 Fields: TypeAlias = Mapping[str, object]
-"""Fields that Kafka sets to something else than their defaults, at each level that has them."""
+"""Fields that Kafka sets to other values than their defaults, at each level that has such fields."""
 NO_FIELDS: Fields = MappingProxyType({})
 _Pairs: TypeAlias = tuple[tuple[str, object], ...]
 _Nested: TypeAlias = tuple[str, Callable[[object], Iterable[object] | None], Refuse[object, object]]
@@ -44,13 +45,13 @@ def refused(
     *,
     has_rows: bool = False,
 ) -> A:
-    """The refusal of a request. With `has_rows` it has the rows of the items besides an error of its own."""
+    """The refusal of a request. With `has_rows` the refusal has the rows of the items, too, besides its error."""
     item, pairs = FieldType("struct", api.request), tuple(fields.items())
     return cast(A, _refuse(item, cast(type, api.response), version, pairs, has_rows)(request, code))
 
 
 def row_of(item: type[Item], row: type[Row], version: int, fields: Fields = NO_FIELDS) -> Refuse[Item, Row]:
-    """Returns what makes the row of a refused item."""
+    """Returns a function that makes the row of a refused item."""
     refuse = _refuse(FieldType("struct", item), cast(type, row), version, tuple(fields.items()))
     return cast("Refuse[Item, Row]", refuse)
 
@@ -58,7 +59,7 @@ def row_of(item: type[Item], row: type[Row], version: int, fields: Fields = NO_F
 def row_between(
     items: Field, rows: Field, version: int, fields: Fields = NO_FIELDS
 ) -> Refuse[object, object]:
-    """Returns what makes the rows of one list for the refused items of another."""
+    """Returns a function that makes a row in the list `rows` for a refused item of the list `items`."""
     return _refuse(_element(items), class_in(rows), version, tuple(fields.items()))
 
 
@@ -124,7 +125,7 @@ def _refuse(
 
 
 def _names(item: FieldType, declared: Mapping[str, Field]) -> list[tuple[str, Callable[[object], object]]]:
-    """The fields of a row that name what it is about, and where an item has them. The item may itself be a name."""
+    """The fields of a row that identify its item, and how to get them from the item. The item may itself be a name."""
     if item.struct is None:
         return [(name, _itself) for name in declared if name in _NAMES and declared[name].type == item]
     return [
@@ -139,7 +140,7 @@ def _itself(item: object) -> object:
 
 
 def _nested(item: FieldType, row: type, version: int, fields: _Pairs) -> list[_Nested]:
-    """The list of a row's own rows, and how they are made of the list in its item."""
+    """The list of rows inside a row, and how they are made from the list inside the row's item."""
     if item.struct is None:
         return []
     items, rows = items_in(item.struct, version), rows_in(row, version)

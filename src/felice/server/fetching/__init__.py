@@ -1,1 +1,1 @@
-"""What a broker remembers between the fetches of a reader."""
+"""What a broker remembers between the fetches of one consumer or follower."""

@@ -1,4 +1,4 @@
-"""Lets a fetch wait until the partitions that it has read change, and read those again.
+"""Lets a fetch wait until some of its partitions change, and read the changed partitions again.
 
 Keeps true: no change is lost: a partition that changed between its reading and `watch` counts as changed.
             After `close` no partition has a listener of the request.
@@ -16,7 +16,7 @@ from felice.replication.partition import Partition
 from felice.server.flow.pace import for_each
 
 T = TypeVar("T", bound=Hashable)
-"""What a request says of one of its partitions."""
+"""The part of a request about one partition."""
 _Watched: TypeAlias = tuple[Partition, Callable[[], None]]
 
 

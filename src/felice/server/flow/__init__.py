@@ -1,1 +1,1 @@
-"""Flow control of connections and requests: turns, pauses, memory, limits, and what is noted of each request."""
+"""Flow control of connections and requests: turns, pauses, memory, limits, and the times and log lines of requests."""

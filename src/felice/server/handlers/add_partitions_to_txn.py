@@ -28,7 +28,7 @@ def _transactional_id(request: AddPartitionsToTxnRequest, context: RequestContex
     return request.v3_and_below_transactional_id
 
 
-# The handler checks a client's topics.
+# The handler itself checks the permissions for the topics of a client's request.
 guard = by_version(
     _FROM_BROKERS_SINCE,
     request_needs(API.ADD_PARTITIONS_TO_TXN, cluster_permission(Operation.CLUSTER_ACTION)),

@@ -37,7 +37,7 @@ TopicRef: TypeAlias = str | UUID
 
 
 def _to_delete(item: DeleteTopicState | str, context: RequestContext) -> str | None:
-    """The topic of an item. None if the item is refused with or without rights."""
+    """The topic of an item. None if the handler refuses the item whatever the client's permissions are."""
     if isinstance(item, str):
         return _existing_or_hidden(item, context)
     if item.name is None:
@@ -46,7 +46,7 @@ def _to_delete(item: DeleteTopicState | str, context: RequestContext) -> str | N
 
 
 def _existing_or_hidden(name: str, context: RequestContext) -> str | None:
-    """None for a topic that does not exist, if the client may know that."""
+    """None for a topic that does not exist, if the client may know that it does not exist."""
     is_known = name in context.services.image.topics
     return (
         name if is_known or not context.access.shows(Operation.DESCRIBE, ResourceType.TOPIC, name) else None
@@ -56,7 +56,7 @@ def _existing_or_hidden(name: str, context: RequestContext) -> str | None:
 def _undeleted(
     item: DeleteTopicState | str, code: ErrorCode, context: RequestContext
 ) -> DeletableTopicResult:
-    """The name for an id is shown only with DESCRIBE."""
+    """If an item has only a topic id, the row has the topic's name only if the client has DESCRIBE."""
     row = DeletableTopicResult(error_code=code, error_message=code.message, name=None)
     if isinstance(item, DeleteTopicState):
         row.topic_id = item.topic_id

@@ -48,7 +48,7 @@ def _key(request: FindCoordinatorRequest, context: RequestContext) -> str:
 def guard(
     handle: Handle[FindCoordinatorRequest, FindCoordinatorResponse],
 ) -> Handle[FindCoordinatorRequest, FindCoordinatorResponse]:
-    """Other types of keys have no coordinator, so that nothing is needed for them."""
+    """Other types of keys have no coordinator, so they need no permission."""
     guarded = {
         GROUP_KEY_TYPE: _describes(ResourceType.GROUP)(handle),
         TRANSACTION_KEY_TYPE: _describes(ResourceType.TRANSACTIONAL_ID)(handle),

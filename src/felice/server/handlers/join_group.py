@@ -28,7 +28,7 @@ _reads = request_needs(API.JOIN_GROUP, permission(Operation.READ, ResourceType.G
 def guard(
     handle: Handle[JoinGroupRequest, JoinGroupResponse],
 ) -> Handle[JoinGroupRequest, JoinGroupResponse]:
-    """Also a refused client has used the coordinator that it looked up."""
+    """Notes that the client has used the coordinator that it looked up, even if the request is refused."""
     checked = _reads(handle)
 
     async def guarded(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:

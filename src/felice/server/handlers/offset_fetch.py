@@ -56,7 +56,7 @@ _REFUSED = {"committed_offset": NO_OFFSET}
 
 
 def _describes_topics(handle: _Handle) -> _Handle:
-    """Before version 8: where all topics are requested, those that the client may not see are left out."""
+    """Before version 8. If a request asks for all topics, the response leaves out those that the client may not see."""
     checked = items_need(API.OFFSET_FETCH, _OF_TOPIC, version=_MANY_GROUPS_SINCE - 1, fields=_REFUSED)(handle)
     shown = rows_need(
         API.OFFSET_FETCH, Operation.DESCRIBE, ResourceType.TOPIC, version=_MANY_GROUPS_SINCE - 1
@@ -65,7 +65,7 @@ def _describes_topics(handle: _Handle) -> _Handle:
 
 
 def _describes_topics_of_groups(handle: _Handle) -> _Handle:
-    """The same from version 8 on, for each group."""
+    """`_describes_topics` from version 8 on, for each group."""
     check = _OF_TOPIC(OffsetFetchRequestTopics)
 
     async def guarded(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:

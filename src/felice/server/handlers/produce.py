@@ -140,7 +140,7 @@ _with_rights = all_of(
 
 
 def guard(handle: Handle[ProduceRequest, ProduceAnswer]) -> Handle[ProduceRequest, ProduceAnswer]:
-    """With acks=0 there is no response to refuse in: the connection is closed."""
+    """With acks=0 a client gets no response, so the broker closes the connection of a refused request."""
 
     async def answered(request: ProduceRequest, context: RequestContext) -> ProduceResponse:
         answer = await handle(request, context)
@@ -160,7 +160,7 @@ def guard(handle: Handle[ProduceRequest, ProduceAnswer]) -> Handle[ProduceReques
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | NoReply:
-    """Appends at once. If the request is large, or the coordinator of its transaction is asked, appends after pauses.
+    """Appends at once. If the request is large, or needs an answer of its transaction coordinator, appends later.
 
     NO_REPLY for acks=0.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _group(request: SyncGroupRequest, context: RequestContext) -> str | None:
-    """None if the request does not name its protocol: as in Kafka, it is refused for that before."""
+    """None if the request does not name its protocol: as in Kafka, the handler then refuses it without other checks."""
     return request.group_id if names_protocol(request, context.version) else None
 
 

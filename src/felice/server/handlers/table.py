@@ -1,6 +1,6 @@
 """The handler of each API: the `handle` of the module with the API's name.
 
-Clients are offered every API of `felice.protocol.api`, except those that are advertised in no version.
+ApiVersions offers clients every API of `felice.protocol.api` with a version that the broker advertises and accepts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Handlers(dict[int, Handle]):
 
 
 class GuardedHandlers(dict[int, Handle]):
-    """The same behind the guards of their modules. A handler without a guard is not found."""
+    """Handlers wrapped in the guards of their modules. A handler without a guard raises AttributeError."""
 
     def __init__(self, handlers: Mapping[int, Handle]) -> None:
         super().__init__()

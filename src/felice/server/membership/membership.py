@@ -66,11 +66,11 @@ class Listening(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that `advertised.listeners` has for it."""
+        """The name of the listener in `advertised.listeners`."""
 
     @property
     def port(self) -> int:
-        """The port of its socket, also if the configuration says 0."""
+        """The port of the listener's socket, even if the configuration has port 0."""
 
 
 NextState = Callable[[TopicImage, PartitionImage, ClusterImage], StateNode | None]

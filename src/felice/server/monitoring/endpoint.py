@@ -40,7 +40,7 @@ from felice.server.startup import StartupError
 
 _log = logging.getLogger("felice.server")
 
-# A connection with TLS takes some 300 KiB, and as many as this may be in their handshakes.
+# A connection with TLS takes some 300 KiB, and this many connections may be in their handshakes.
 _MAX_TLS_CONNECTIONS = 64
 
 

@@ -63,12 +63,12 @@ class Logins:
     pairs: frozenset[str] = frozenset()
     paths: Collection[str] = ()
     on_refused: Callable[[str, str], None] = lambda peer, path: None
-    """Called with the address of a client whose user or password is wrong, and the path that it asked for."""
+    """Called with the address of a client whose user or password is wrong, and the requested path."""
 
     def refuses(self, path: str, authorization: str) -> bool:
         """Whether a request with this Authorization header may not read the path.
 
-        The time that it takes says nothing of the passwords: digests are compared, which are equally long.
+        The time of the check reveals nothing about the passwords: it compares digests, which have one length.
         """
         if not self.pairs or path not in self.paths:
             return False

@@ -388,7 +388,7 @@ class Session(asyncio.BufferedProtocol):
         try:
             return begin(self.listener.handlers[api_key](request.message, context))
         except asyncio.CancelledError as error:
-            # Something that the handler awaits was cancelled. This ends the connection, and not the turn.
+            # A task or future that the handler awaits was cancelled: only this connection ends, and the turn continues.
             raise CloseConnection("the request was cancelled") from error
 
     def _answer(self, request: Request, answer: object) -> int:

@@ -74,8 +74,8 @@ class Companion:
                     self._on_line(line.decode("utf-8", "replace").rstrip())
                 return await self.process.wait(), served
             finally:
-                # Before `ours` is closed, which the program takes for a second SIGTERM: it could meet the program when
-                # that has left its handler, and give it another exit code.
+                # End the program before `ours` is closed. The program takes the closing for a second SIGTERM. That
+                # signal could come after the program has removed its handler, and change its exit code.
                 await _end(self.process)
 
 

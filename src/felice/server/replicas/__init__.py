@@ -1,1 +1,1 @@
-"""What the metadata image makes of this broker's replicas."""
+"""Applies each metadata image to the replicas of this broker."""

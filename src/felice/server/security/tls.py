@@ -48,7 +48,7 @@ class TlsListeners:
         self._secured = _make_all(config, config.secured_names)
 
     def load_one(self, config: BrokerConfig, listener: str) -> None:
-        """As `load`, of one of them: the endpoint for metrics opens before the others. Raises `TlsError`."""
+        """`load` for one listener: the endpoint for metrics opens before the others. Raises `TlsError`."""
         self._secured.update(_make_all(config, [listener]))
 
     def uses_tls(self, listener: str) -> bool:

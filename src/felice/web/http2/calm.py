@@ -1,9 +1,9 @@
-"""Limits the frames that ask for nothing which a client may send on one connection; pure.
+"""Limits how many frames without a request a client may send on one connection; pure.
 
-Keeps true: a client that sends frames which cost the server something and ask for nothing (PING, SETTINGS, PRIORITY,
-            WINDOW_UPDATE, resets, empty DATA, unknown kinds) may send `BURST` of them at once, and then `PER_SECOND`.
+Keeps true: some frames cost the server time and carry no request: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, resets,
+            empty DATA, unknown types. A client may send `BURST` of these frames at once, and then `PER_SECOND`.
             A request that the client begins and resets costs `RESET` (CVE-2023-44487).
-            Each DATA frame of an answer pays for the two WINDOW_UPDATE that it may cause.
+            Each DATA frame of an answer pays for the two WINDOW_UPDATE that the DATA frame may cause.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Calm:
         self._at = now()
 
     def earn(self, count: int) -> None:
-        """Adds what an answer pays."""
+        """Adds the credit of frames of an answer."""
         self._left = min(BURST, self._left + count)
 
     def spend(self, cost: int) -> bool:
-        """Takes the cost of a frame. Returns False if the account has too little, and the connection must end."""
+        """Subtracts the cost of a frame. Returns False if the account is overdrawn, and the connection must end."""
         self._left -= cost
         if self._left < 0:
             now = self._now()

@@ -6,9 +6,9 @@ Keeps true: every wait for the client ends. The preface and the head of a reques
             member of the crowd itself.
             At most as many streams run as the server may have connections; those that the client has reset count
             until the application has ended (CVE-2023-44487). While the server is full, a connection has `FEW`.
-            Frames that ask for nothing are limited (`calm`). A header block has at most `HEADS` times `head_bytes`.
-            While more than `_MOST_UNSENT` bytes wait to be sent, nothing of this client is read.
-            To read the bytes of clients never holds the event loop for long (`turns`).
+            Frames without a request are limited (`calm`). A header block has at most `HEADS` times `head_bytes`.
+            While more than `_MOST_UNSENT` bytes wait to be sent to a client, nothing of this client is read.
+            Reading from clients never blocks the event loop for long (`turns`).
             A client that is still sending when its answer is complete may send on for `linger_s`, as in HTTP/1.1.
             A connection that ends says so (GOAWAY), and which streams it has not begun.
 How:        frames are given to `h2` one by one, GOAWAY excepted: after one, sent or received, `h2` ends all streams,
@@ -71,9 +71,9 @@ from felice.web.shared import AGAIN_S, Shared, has_unread
 _log = logging.getLogger("felice.web")
 
 HEADS: Final = 4
-"""A head above `head_bytes` gets an error as its answer. Above `HEADS` times `head_bytes` it ends the connection."""
+"""A request with a head above `head_bytes` gets an error. A head above `HEADS` times this ends the connection."""
 FEW: Final = 2
-"""How many streams a connection may have while the server is full: a client with many must not keep out others."""
+"""How many streams a connection may have while the server is full, so that other clients get streams, too."""
 _MOST_UNSENT: Final = 128 * 1024
 _TABLE_BYTES: Final = 4096
 """The size of HPACK's table in each direction. The server does not use more, even if a client allows more."""
@@ -114,7 +114,7 @@ class Http2Connection(asyncio.Protocol):
         self._blocked: dict[Stream, None] = {}
         self._has_room = False
         self._awaited: tuple[str, int] | None = None
-        """What the connection waits for under a time limit now: its kind, and its number among those of this kind."""
+        """The event that the connection now waits for under a time limit: its kind, and its number within this kind."""
         self._deadline, self._unread = Deadline(), Deadline()
         self._flushing: asyncio.Handle | None = None
         self._has_more = False  # frames that have come wait for the next turn
@@ -197,7 +197,7 @@ class Http2Connection(asyncio.Protocol):
         return self._has_more or has_unread(self.transport)
 
     def shutdown(self) -> None:
-        """Takes no more streams, and ends when those that run are answered. Bodies that have no end, end now."""
+        """Accepts no more streams, ends bodies without an end, and ends when all running streams are answered."""
         if not self._is_ended:
             self._go_away(ErrorCodes.NO_ERROR)
             for stream in self._streams.values():

@@ -20,7 +20,7 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDO
     range(10)
 )
 PREFACE_KIND: Final = -1
-"""Of the preface, which is no frame."""
+"""The `kind` of the preface, which is not a frame."""
 _END_STREAM, _END_HEADERS = 0x1, 0x4
 
 
@@ -34,7 +34,7 @@ class BlockTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame, or the preface. `data` is all of it, as it came."""
+    """One frame, or the preface. `data` has all its received bytes."""
 
     kind: int
     flags: int

@@ -1,7 +1,7 @@
 """One request of HTTP/2 and its answer, as the application sees them (ASGI).
 
-Keeps true: of a body no more is kept than the client's window allows. When the application has taken bytes, the
-            window opens for as many.
+Keeps true: the stream holds at most as many bytes of a body as the client's window allows. When the application has
+            read bytes, the window opens for the same number of bytes.
             A part of an answer waits until the client has room for it, so an application that sends faster than its
             client reads waits, and nothing piles up.
             A client that reads less than a piece in `unread_s` loses its answer.
@@ -80,7 +80,7 @@ class Stream:
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._deadline = Deadline()
-        """Of a client that does not read; it is set while the stream waits for it."""
+        """The time limit for a client that does not read. It is set while the stream waits for the client."""
         self._status = 0
 
     # Called by the connection
@@ -104,7 +104,7 @@ class Stream:
         self._deadline.cancel()
 
     def stop(self) -> None:
-        """The connection ends: a body that is read for as long as it comes has no more parts."""
+        """The connection ends: a body without limits (`use_long`) has no more parts."""
         self._is_stopped = True
         self._news.set()
 

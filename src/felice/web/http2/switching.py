@@ -1,4 +1,4 @@
-"""How a connection becomes one of HTTP/2: by its preface (prior knowledge), by ALPN, or by an upgrade (h2c).
+"""How a connection switches to HTTP/2: by its preface (prior knowledge), by ALPN, or by an upgrade (h2c).
 
 Works without `h2`: a client that speaks HTTP/2 then gets GOAWAY with the code HTTP_1_1_REQUIRED and the reason.
 """

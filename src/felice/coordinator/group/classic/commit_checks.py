@@ -1,4 +1,4 @@
-"""Which commits a classic group allows.
+"""Which offset commits a group of the classic protocol allows.
 
 Keeps true:  G1: with a generation, only a member of the current one commits. Without a generation, only while the
              group has no members: such commits come from an administrator, or from a consumer that assigns its

@@ -248,7 +248,7 @@ class ClassicGroup:
     # Offsets, as `offsets.commits.Group`
 
     def may_read(self, topic: str) -> bool:
-        """Whether the offsets of the topic are kept. Only a Stable group of consumers says what it reads."""
+        """Whether the offsets of the topic are kept. Only a Stable group of consumers has a known subscription."""
         if self.state is GroupState.EMPTY:
             return False
         if not self.is_consumer_type or self.state is not GroupState.STABLE or self.subscribed_topics is None:
@@ -257,7 +257,7 @@ class ClassicGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When the group lost its last member; None for a group that only commits, and one with members."""
+        """When the group lost its last member; None for a group with members, and for a group that only commits."""
         is_known = self.protocol_type is not None and self.state_timestamp_ms != NO_STATE_TIMESTAMP
         return self.state_timestamp_ms if is_known and self.state is GroupState.EMPTY else None
 

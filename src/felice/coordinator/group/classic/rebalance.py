@@ -179,7 +179,7 @@ def start_session(group: ClassicGroup, member: Member, turn: Turn, timeout_ms: i
 
 
 def prolong_session(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """As `start_session`, if there is such a member: a commit shows that it is alive."""
+    """Restarts the session of a member after a commit, because the commit shows that the member is alive."""
     if (member := group.members.get(member_id)) is not None:
         start_session(group, member, turn)
 
@@ -211,7 +211,7 @@ def on_loaded(group: ClassicGroup, turn: Turn) -> None:
 
 
 def on_unloaded(group: ClassicGroup, error: ErrorCode) -> list[Sendable]:
-    """Ends the group here: returns `error` for every JoinGroup and SyncGroup that waits."""
+    """Unloads the group from this broker: answers every waiting JoinGroup and SyncGroup with `error`."""
     replies: list[Sendable] = []
     group.state = GroupState.DEAD
     for member in group.members.values():

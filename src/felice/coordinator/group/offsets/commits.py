@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch, OffsetDelete and expiry: the records of commits, and how long they are kept.
 
 Keeps true:  an offset expires only while no member reads its topic, and never during an open transaction.
-Leaves:      which commits are allowed to each kind of group.
+Leaves:      which commits each kind of group allows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Commit:
 
 
 def expiry_ms(request: OffsetCommitRequest, turn: Turn) -> int:
-    """The wall time at which the request's offsets expire; -1 leaves that to `offsets.retention.minutes`."""
+    """The wall time at which the request's offsets expire; -1 if `offsets.retention.minutes` decides."""
     if request.retention_time_ms == _DEFAULT_RETENTION:
         return -1
     return min(max(0, turn.now.wall_ms + request.retention_time_ms), _LATEST_MS)
@@ -56,7 +56,7 @@ def expiry_ms(request: OffsetCommitRequest, turn: Turn) -> int:
 def write(group_id: str, commits: list[Commit], turn: Turn, expire_ms: int = -1) -> None:
     """Adds a record for each valid commit to the turn's outcome, and an error to the row of each other one.
 
-    `expire_ms` is as `expiry_ms` returns it.
+    `expire_ms` is a result of `expiry_ms`.
     """
     wall_ms = turn.now.wall_ms
     for wanted in commits:
@@ -139,16 +139,16 @@ def topic_removals(offsets: OffsetStore, topics: Iterable[str]) -> list[OffsetRe
 
 
 class Group(Protocol):
-    """What the expiry of offsets asks a group, of whatever kind."""
+    """The properties that the expiry of offsets needs of a group of any kind."""
 
     group_id: str
 
     def may_read(self, topic: str) -> bool:
-        """Whether members of the group read the topic, or may read it: its offsets are kept."""
+        """Whether members of the group read, or may read, the topic. The topic's offsets are then kept."""
 
     @property
     def empty_since_ms(self) -> int | None:
-        """The wall time at which the group lost its last member; None if it has members, or never had."""
+        """The wall time at which the group lost its last member; None if the group has members, or never had any."""
 
 
 def expired(group: Group, offsets: OffsetStore, turn: Turn) -> list[OffsetRecord]:
