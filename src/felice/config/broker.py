@@ -332,12 +332,12 @@ class BrokerConfig(BrokerOptions):
 
     @property
     def secured_names(self) -> list[str]:
-        """What `security_of` knows: the listeners, and the endpoint for metrics if it uses TLS."""
+        """The names that `security_of` accepts: the listeners, and the endpoint for metrics if it uses TLS."""
         names = [listener.name for listener in self.parsed_listeners]
         return [*names, ENDPOINT] if self.serves_metrics_by_tls else names
 
     def security_of(self, listener: str) -> ListenerSecurity:
-        """How the listener of this name, or the endpoint for metrics, is secured."""
+        """The security settings of a listener or of the endpoint for metrics."""
         is_endpoint = listener == ENDPOINT and self.serves_metrics_by_tls
         protocol = "SSL" if is_endpoint else self._security_protocols()[listener]
         return listener_security(listener, protocol, self.originals, self.working_directory)

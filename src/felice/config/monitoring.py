@@ -12,7 +12,7 @@ METRICS_LISTENER = "felice.metrics.listener"
 METRICS_PROTOCOL = "felice.metrics.security.protocol"
 METRICS_USERS = "felice.metrics.users"
 ENDPOINT = "METRICS"
-"""The name of the endpoint in options with the prefix of a listener: `listener.name.metrics.ssl.keystore.location`."""
+"""The name of the endpoint in options such as `listener.name.metrics.ssl.keystore.location`."""
 METRIC_NAMES = ("strimzi", "confluent", "reporter")
 METRIC_FAMILIES = (
     "requests",
@@ -90,18 +90,18 @@ class MonitoringOptions(QuotaOptions):
         METRICS_LISTENER,
         Kind.STRING,
         "",
-        "The address (host:port) at which the broker serves /metrics for Prometheus, /health and /ready by HTTP; "
-        "there is none if it is empty. Without felice.metrics.users it asks for no password: choose an address that "
-        "only your monitoring reaches. Port 0 picks a free port. Brokers that one command starts have consecutive "
-        "ports.",
+        "The address (host:port) at which the broker serves /metrics for Prometheus, /health and /ready over HTTP; if "
+        "the option is empty, the broker does not serve them. Without felice.metrics.users the endpoint asks for no "
+        "password: choose an address that only your monitoring reaches. Port 0 picks a free port. Brokers that one "
+        "command starts have consecutive ports.",
         internal_check=_fault_of_address,
     )
     felice_metrics_security_protocol: str = option(
         METRICS_PROTOCOL,
         Kind.STRING,
         "PLAINTEXT",
-        "SSL: the endpoint for metrics uses HTTPS, with the ssl.* options of the broker or, before them, those that "
-        "begin with listener.name.metrics. (for example listener.name.metrics.ssl.client.auth=required).",
+        "SSL: the endpoint for metrics uses HTTPS with the ssl.* options of the broker. Options that begin with "
+        "listener.name.metrics. override them (for example listener.name.metrics.ssl.client.auth=required).",
         choices=("PLAINTEXT", "SSL"),
     )
     felice_metrics_users: str | None = option(
@@ -109,8 +109,8 @@ class MonitoringOptions(QuotaOptions):
         Kind.PASSWORD,
         None,
         "user:password, or several with commas between them: the endpoint then answers /metrics and /metrics/clients "
-        "only to these users (HTTP Basic). /health and /ready need no log in. Without SSL, passwords cross the network "
-        "readable.",
+        "only to these users (HTTP Basic). /health and /ready need no password. Without SSL, passwords are sent in "
+        "clear text.",
         internal_check=_fault_of_users,
     )
     felice_metrics_names: str = option(
@@ -138,5 +138,5 @@ class MonitoringOptions(QuotaOptions):
 
     @property
     def serves_metrics_by_tls(self) -> bool:
-        """Whether there is an endpoint, and it uses HTTPS."""
+        """Whether the broker has an endpoint for metrics that uses HTTPS."""
         return bool(self.felice_metrics_listener) and self.felice_metrics_security_protocol == "SSL"
