@@ -11,8 +11,8 @@ _COUNTS = ("PARTITIONS", "REPLICAS")
 
 
 def topic_fault(given: AssertExists, counts: tuple[int, int] | None) -> str | None:
-    """For a topic with these numbers of partitions and replicas; None if it does not exist. Raises `SqlError` for a
-    property that is not compared.
+    """Why ASSERT TOPIC fails. `counts` are the topic's numbers of partitions and replicas; None if the topic does not
+    exist. Raises `SqlError` for a property that cannot be compared.
     """
     for written, literal in given.properties:
         if written.upper() not in _COUNTS:
@@ -33,7 +33,7 @@ def topic_fault(given: AssertExists, counts: tuple[int, int] | None) -> str | No
 
 
 def schema_fault(given: AssertExists, registry: Registry) -> str | None:
-    """For the schemas of a registry. A subject and an id together ask for a version of the subject."""
+    """Why ASSERT SCHEMA fails. With a subject and an id, the subject must have a version with this id."""
     if given.schema_id is None:
         exists = registry.latest(str(given.name)) is not None
     else:

@@ -31,7 +31,7 @@ class Inserted(NamedTuple):
     value: tuple[Any, ...] | None
     timestamp: int | None
     bounds: Mapping[str, int | None] = MappingProxyType({})
-    """What ASSERT VALUES says of the window of the key: WINDOWSTART and WINDOWEND, as far as it names them."""
+    """The bounds of the key's window that ASSERT VALUES names: WINDOWSTART, WINDOWEND, both or none."""
 
 
 class _NoColumns:

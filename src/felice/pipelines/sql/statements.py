@@ -41,8 +41,8 @@ class Analyst:
     numbers_queries: bool = True
     """Whether ids of queries end with a number, as ksqlDB's; without it they stay when statements are put between."""
     is_replay: bool = False
-    """Whether the statement was accepted before, perhaps by an older version. Then checks that only prevent mistakes
-    are left out.
+    """Whether a server accepted the statement before, perhaps with an older version. If so, checks that only prevent
+    mistakes are skipped.
     """
 
 

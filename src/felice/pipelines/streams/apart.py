@@ -59,7 +59,7 @@ def rows_behind(scope: Scope, rows: TableSide, other: Node) -> TablePlan:
 
 
 def _check_placed(node: Node, others: Sequence[Node]) -> None:
-    """The repartition between them places records by their keys; a function that chooses partitions may not."""
+    """Raises `TopologyError` if a function chooses partitions: the repartition between the nodes uses keys."""
     for one in (node, *others):
         if is_chosen(one):
             raise TopologyError(

@@ -59,7 +59,7 @@ class Format:
 
     @property
     def layout(self) -> str:
-        """What values consist of, if values of another layout cannot be read although the name is the same."""
+        """The structure of the values, if the format cannot read values of another structure under the same name."""
         return ""
 
     @property
@@ -69,14 +69,14 @@ class Format:
 
     @property
     def plain(self) -> type | None:
-        """A type whose own values, not those of its subclasses, `pack` and `unpack` return as they are: no store needs
-        to call them.
+        """The type whose values `pack` and `unpack` return unchanged, so that stores need not call `pack` and `unpack`.
+        Values of its subclasses are packed.
         """
         return None
 
     def written(self, value: str) -> tuple[str, dict[str, Any]]:
-        """An expression for the bytes of a value, with its names in braces: those of `writer`, with fewer calls.
-        `value` is the text of the value, which is not null.
+        """An expression for the bytes that `writer` returns for a value, with fewer calls. Names are in braces.
+        `value` is the text of an expression for the value, which is not null.
         """
         return f"{{write}}({value})", {"write": self.writer}
 

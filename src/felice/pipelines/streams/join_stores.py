@@ -24,7 +24,7 @@ class RecentRecords(Store):
         self._count = 0
 
     def formats(self) -> tuple[Format, ...]:
-        """Those of keys and values."""
+        """The formats of keys and values."""
         return self._key, self._value
 
     def _apply(self, key: Any, row: Any) -> None:
@@ -105,7 +105,7 @@ class UnjoinedRecords(IndexedStore):
         self._places: list[Place] = []
 
     def formats(self) -> tuple[Format, ...]:
-        """Those of keys and of both sides' values."""
+        """The formats of keys and of both sides' values."""
         return self._key, self._left, self._right
 
     def _added(self, key: Any) -> None:
@@ -178,7 +178,7 @@ class SubscriptionStore(IndexedStore):
         self._of: dict[bytes, list[bytes]] = {}
 
     def formats(self) -> tuple[Format, ...]:
-        """Those of both tables' keys."""
+        """The formats of both tables' keys."""
         return self._right_key, self._left_key
 
     def _added(self, key: Any) -> None:
@@ -222,7 +222,7 @@ class HeldRecords(IndexedStore):
         self._count = 0
 
     def formats(self) -> tuple[Format, ...]:
-        """Those of keys and values."""
+        """The formats of keys and values."""
         return self._key, self._value
 
     def _added(self, key: Any) -> None:

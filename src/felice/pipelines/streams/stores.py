@@ -110,11 +110,11 @@ class Store:
         return f"{type(self).__name__} of {names}" if names else type(self).__name__
 
     def formats(self) -> tuple[Format, ...]:
-        """The formats of what the rows consist of."""
+        """The formats of the keys and values in the rows."""
         return ()
 
     def layout(self) -> str:
-        """What the values of the rows consist of, where the names of the formats do not say it; else empty."""
+        """The structure of the rows' values, if the names of the formats do not contain it; else empty."""
         return "; ".join(filter(None, (one.layout for one in self.formats())))
 
     def look_ahead(self, keys: Iterable[bytes | None], timestamps: Iterable[int]) -> None:
@@ -246,7 +246,7 @@ class KeyedStore(Store):
         return self._key
 
     def formats(self) -> tuple[Format, ...]:
-        """Those of keys and values."""
+        """The formats of keys and values."""
         return self._key, self._value
 
     def row_key(self, key: Any) -> Any:
@@ -386,7 +386,7 @@ class KeyValueStore(KeyedStore):
         return self._chosen(low, None if high is None else high + b"\0", reverse=reverse)
 
     def items_from(self, first: bytes) -> Iterator[tuple[Any, Timestamped]]:
-        """The rows whose keys have these bytes or later ones, in order."""
+        """The rows whose keys have these bytes or greater bytes, in order."""
         return self._chosen(first, None)
 
     def prefix(self, prefix: bytes) -> Iterator[tuple[Any, Timestamped]]:

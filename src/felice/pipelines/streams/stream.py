@@ -279,9 +279,10 @@ class Stream:
     def repartition(self, *, name: str | None = None, partition: ChoosePartition | None = None) -> Stream:
         """The records after a repartition by key. Operators that need a repartition add it themselves.
 
-        `partition` is a function of key and value that returns a number: its remainder by the number of partitions is
-        the partition. With None, and without the function, the key chooses it. Records of one key belong in one
-        partition, and in a join in that of the other side: what follows does not see the rows of others.
+        `partition` is a function of key and value that returns a number. The record goes to this number modulo the
+        number of partitions. If the function returns None, or there is no function, the key chooses the partition. All
+        records of a key must go to one partition, and records that are joined to partitions with the same number:
+        later operators see only the rows of their partition.
         """
         place = name or self.scope.topology.automatic_name("repartition")
         formats = self.key_format, self.value_format

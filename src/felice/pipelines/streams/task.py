@@ -677,7 +677,7 @@ def _shown(format_: Format, value: Any) -> bytes | None:
 
 
 def _topics_that_skip(sinks: Sequence[TopicFormats]) -> set[str]:
-    """The topics whose records that a broker would refuse are only counted. Such records can be found in one pass."""
+    """The topics for which records that a broker would refuse are only counted. One pass can find these records."""
     if any(one.topic_of for one in sinks):
         return set()
     others = {one.topic for one in sinks if one.on_bad_record != SKIP or one.partition_of}

@@ -37,8 +37,8 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def checked_name(what: str, name: object) -> str:
-    """The name of a store or a topic. Raises `TopologyError` for one that Kafka's topics cannot have: internal topics
-    are called after stores.
+    """The name of a store or a topic. Raises `TopologyError` for a name that topics of Kafka cannot have. The names of
+    internal topics contain the names of stores, so stores have the same limits.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (".", ".."):
         raise TopologyError(
@@ -104,8 +104,8 @@ class TopicFormats:
     number: int = 0
     """Of an input: how many inputs with this topic were made before it."""
     partition_of: ChoosePartition | None = None
-    """Of an output or a repartition: returns a number n. The record goes to partition n modulo partitions; with None,
-    the key chooses.
+    """For an output or a repartition: returns a number n. The record goes to partition n modulo the number of
+    partitions. If the function returns None, the key chooses the partition.
     """
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ def policy_behind(node: Node) -> OnBadRecord:
 
 
 def is_chosen(node: Node) -> bool:
-    """Whether a function has chosen the task in which a node gets its records."""
+    """Whether a function chooses the partitions, and so the tasks, in which a node gets its records."""
     sources = (one.source for one in reached([node], lambda one: one.parents))
     return any(one is not None and one.is_repartition and one.partition_of is not None for one in sources)
 
@@ -340,7 +340,7 @@ class Topology:
         return f"{shape}, {windows}" if windows else shape
 
     def layout_of(self, store: str) -> str:
-        """What the values of a store's rows consist of, where its shape does not say it."""
+        """The structure of the values of a store's rows, if the store's shape does not contain it."""
         return self._stores[store]().layout()
 
     def known_store(self, name: str) -> str:

@@ -83,7 +83,7 @@ class StoreView:
     def entries(self) -> Iterator[tuple[Any, Timestamped]]:
         """Keys and rows with their timestamps, in no certain order. Rows of a global table come once."""
         if self._stores[0].placed is Rows.ANYWHERE:
-            # A processor may have put rows of one key in several partitions: the first one counts.
+            # A processor may have put rows of one key into several partitions: the row of the first partition counts.
             return ((key, row) for _, key, row in self._merged(store.items() for store in self._stores))
         return chain.from_iterable(store.items() for store in self._stores)
 
@@ -97,7 +97,7 @@ class StoreView:
         return self._merged(store.items_from(first) for store in self._stores)
 
     def entries_of(self, key: Any, start: int, end: int) -> Iterator[tuple[Windowed, Timestamped]]:
-        """The windows of a key that begin from `start` to `end`, both included, in no certain order."""
+        """The windows of a key whose starts are between `start` and `end`, both included, in no certain order."""
         key_bytes = self.key_format.key_bytes(key)
         if isinstance(self._stores[0], WindowStore):
             bounds = max(start, FIRST_START), min(end, LAST_START)

@@ -36,7 +36,7 @@ WindowChanges = Callable[[bytes, Any, Iterable[Any], int, Iterable[Window]], Ite
 NO_TIME = 1 << 63
 """Greater than each time."""
 FIRST_START, LAST_START = -NO_TIME, NO_TIME - 2
-"""No window begins before or after these."""
+"""The earliest and the latest start of a window."""
 _TIME = Struct(">Q")
 _SHIFT = 1 << 63
 """Added to a time, so that the bytes of times before 1970 come first."""
@@ -167,7 +167,7 @@ class ExpiringStore(Store):
         return self._key
 
     def formats(self) -> tuple[Format, ...]:
-        """Those of keys and values. The retention may change."""
+        """The formats of keys and values. The retention may change."""
         return self._key, self._value
 
     def key_bytes(self, key: Any) -> bytes:
@@ -201,7 +201,7 @@ class ExpiringStore(Store):
                 self._apply(key, row)
 
     def _row_keys(self, time: int, keys: Iterable[Any]) -> Iterable[Any]:
-        """The keys of the rows that `_by_time` has under a time."""
+        """The keys of the rows that `_by_time` lists for this time."""
         return keys
 
     def _expire_before(self, time: int) -> None:
@@ -266,7 +266,7 @@ class WindowStore(ExpiringStore):
         if self.found is not Found.BY_TIME:
             super()._remove_all(gone)
             return
-        # No other index knows these rows, and there may be as many as records.
+        # No other index has these rows, and `gone` may have as many rows as there are records.
         pop = self.rows.pop
         for key in gone:
             pop(key, None)
@@ -307,8 +307,8 @@ class WindowStore(ExpiringStore):
         *,
         sends_old: bool,
     ) -> WindowChanges:
-        """A function that does `put` in each window with what `compute` makes of the key, the value and the window's
-        value. It yields each change before it makes the next one, and advances the clock `newest`.
+        """A function that calls `compute` with the key, the value and the value of each window, and stores the result
+        in the window. It yields each change before it makes the next change, and advances the clock `newest`.
 
         A row keeps the greatest timestamp of its records. A window without row has the value `initial()`.
         """
@@ -331,7 +331,7 @@ class WindowStore(ExpiringStore):
                     if before > time:
                         time = before
                     if sends_old:
-                        # Unpacked on its own, because `compute` may change the object that it gets.
+                        # Unpack the row again, because `compute` may change `so_far`.
                         old = unpack(packed)
                 new = compute(key, value, so_far)
                 changed.add(place)

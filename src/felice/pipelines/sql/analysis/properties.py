@@ -43,7 +43,7 @@ FORMAT_OF = {"KEY": "ksql.persistence.default.format.key", "VALUE": "ksql.persis
 WRAPPING = "ksql.persistence.wrap.single.values"
 """The setting that says whether a single column of values is written with its name, where a statement does not."""
 TOPIC_PREFIX = "ksql.output.topic.name.prefix"
-"""The setting with the prefix of names of topics, for statements that do not name their topic."""
+"""The setting with the prefix for the topic's name, used if a statement does not name its topic."""
 OF_CATALOGUE = (*FORMAT_OF.values(), WRAPPING, TOPIC_PREFIX)
 """The settings that decide what a stream or table is."""
 DEFAULT_SETTINGS = {FORMAT_OF["KEY"]: "KAFKA"}

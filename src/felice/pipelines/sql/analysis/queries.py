@@ -65,7 +65,7 @@ def plan_of(
     *,
     target: Target | None,
 ) -> QueryPlan:
-    """The plan of a query, and what it writes. One that only shows rows has no target, and needs no key. Raises
+    """The plan of a query, and what it writes. A query that only shows rows has no target, and needs no key. Raises
     `SqlError`.
     """
     sides = Sides(sides_of(query, catalogue))

@@ -4,8 +4,8 @@ Keeps true: an expression that fails is null; a condition that fails is false. E
             of the column or clause.
 How:        A function's text has a line for each column that it reads, and lines for each expression. Its names are
             constants, or were made here.
-            The same lines can be statements of an operator, which cost no call for each record. Then those behind a
-            result that has a condition are in an `else`.
+            The same lines can also be statements of an operator, without a function call for each record. The lines
+            after a result with a condition are then in an `else`.
 """
 
 from __future__ import annotations
@@ -205,9 +205,9 @@ class Generated:
         return made["make"](metadata, *self._constants.values())
 
     def statement(self, targets: str, metadata: MetadataOf) -> tuple[str, dict[str, Any]] | None:
-        """The text that sets targets to the results, with its names in braces; None if the text must be a function.
+        """The text that assigns the results to targets, with its names in braces; None if the text must be a function.
 
-        Functions inside it would use variables of all steps around it, which makes these slower.
+        A function inside the text would use variables of the steps around it, which makes these variables slower.
         """
         lines = _nested(self._lines, f"{targets} = ")
         if any(_FUNCTION.search(line) for line in lines):
@@ -222,7 +222,7 @@ _FUNCTION = re.compile(r"\b(?:def|lambda|for)\b")
 
 
 def _nested(lines: Sequence[Line], end: str) -> list[str]:
-    """The lines as Python has them. `end` is what a result begins with. None of the lines behind it run then."""
+    """The lines as Python code. `end` is the text before a result. The lines after a result do not run then."""
     made = list[str]()
     for place, line in enumerate(lines):
         if isinstance(line, str):

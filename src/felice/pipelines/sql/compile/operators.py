@@ -43,13 +43,13 @@ RECORDS = Shape("found", "for key, value, timestamp in found", "(({key}, {value}
 
 
 class RowCode(Protocol):
-    """A generated function. It gets a function that says where the record was read."""
+    """Makes a generated function. `metadata` returns where the current record was read."""
 
     def __call__(self, metadata: MetadataOf) -> RowFunction:
         """The function."""
 
     def statement(self, targets: str, metadata: MetadataOf) -> tuple[str, dict[str, Any]] | None:
-        """The text that sets targets to the results, and its names; None if there is no such text."""
+        """The text that assigns the results to targets, and its names; None if the code must be a function."""
 
 
 @dataclass(slots=True)

@@ -65,8 +65,8 @@ def _log(app: App, query: str, settings: Settings) -> Report:
 
 
 def key_format_of(source: SourceInfo, registry: Registry, owner: str | None = None) -> Format:
-    """The format of a topic's keys, with their windows. With the `owner` of state, keys of its state are written with a
-    schema in a subject of the owner: the topic's subject may belong to other programs.
+    """The format of a topic's keys, with their windows. With an `owner`, it is the format of keys in the owner's state.
+    Their schema is in a subject of the owner, because the topic's subject may belong to other programs.
     """
     return windowed(_inner_key_format(source, registry, owner), source.window)
 
@@ -81,10 +81,10 @@ def _inner_key_format(source: SourceInfo, registry: Registry, owner: str | None 
 
 
 def value_format_of(source: SourceInfo, registry: Registry, owner: str | None = None) -> Format:
-    """The format of a topic's values, or of an owner's state, which holds all that can be read from the topic."""
+    """The format of a topic's values, or of values in an owner's state, which has all values that the topic has."""
     format_ = source.value_format
     if owner is not None:
-        # The topic's schema may need fields that are no columns, and can tell null from 0 without the statement's word.
+        # The topic's schema may require fields that are not columns, and may distinguish null from 0 on its own.
         nullable = OPTIONAL if format_.name == "PROTOBUF" else format_.nullable
         format_ = replace(format_, schema_id=None, nullable=nullable)
     subject = _subject(source.topic, "value", owner)
@@ -280,10 +280,10 @@ class Compilation:
 
 
 def changed_state(before: QueryPlan, after: QueryPlan) -> str | None:
-    """The part of a query that the new plan must not change, because it could not use the state then; None if it can.
+    """The changed part of a query because of which the new plan cannot use the state; None if the plan can use it.
 
     A table deletes a row when it no longer fulfils a condition. Under another condition, rows of the result would never
-    be deleted, and aggregates would take out rows that they never had. So conditions of tables stay.
+    be deleted, and aggregates would subtract rows that they never added. So conditions of tables must not change.
     """
     one, other = before.grouping, after.grouping
     if (one is None) != (other is None):

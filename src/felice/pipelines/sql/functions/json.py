@@ -1,4 +1,4 @@
-"""Functions of JSON in texts. A text that is not JSON is a ValueError, so that the result is null."""
+"""Functions of JSON in texts. A text that is not JSON raises ValueError, so that the result is null."""
 
 from __future__ import annotations
 

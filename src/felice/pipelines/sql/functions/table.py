@@ -59,8 +59,8 @@ def state_itself(state: Any) -> Any:
 
 
 Texts = Mapping[str, str]
-"""Expressions that do what methods of an aggregate function do, by the names of the methods, without a call for each
-row: of `{state}` and of the arguments, `{0}` and so on. A function has them as `texts`, if it has them.
+"""Python expressions that replace methods of an aggregate function, by the names of the methods. They save a call for
+each row. They use `{state}` and the arguments `{0}`, `{1}` and so on. A function may have them as `texts`.
 """
 
 

@@ -77,7 +77,7 @@ def _refused(text: str) -> ValueError:
     ("URL_EXTRACT_PROTOCOL('http://test.com/?q#f')", "'http'"),
 )
 def protocol(url: str) -> str | None:
-    """Raises ValueError for what is not a URL."""
+    """Raises ValueError if the text is not a URL."""
     return _parsed(url).scheme
 
 
@@ -87,7 +87,7 @@ def protocol(url: str) -> str | None:
     ("URL_EXTRACT_HOST('http://user@test.com:8080/path')", "'test.com'"),
 )
 def host(url: str) -> str | None:
-    """Raises ValueError for what is not a URL."""
+    """Raises ValueError if the text is not a URL."""
     return _parsed(url).host
 
 
@@ -97,7 +97,7 @@ def host(url: str) -> str | None:
     ("URL_EXTRACT_PORT('http://localhost:8080/path')", "8080"),
 )
 def port(url: str) -> int | None:
-    """Raises ValueError for what is not a URL."""
+    """Raises ValueError if the text is not a URL."""
     return _parsed(url).port
 
 
@@ -107,7 +107,7 @@ def port(url: str) -> int | None:
     ("URL_EXTRACT_PATH('http://test.com/path%20to?q')", "'/path to'"),
 )
 def path(url: str) -> str | None:
-    """Raises ValueError for what is not a URL."""
+    """Raises ValueError if the text is not a URL."""
     return _parsed(url).path
 
 
@@ -117,7 +117,7 @@ def path(url: str) -> str | None:
     ("URL_EXTRACT_QUERY('http://test.com?a=foo%20bar&b=baz#f')", "'a=foo bar&b=baz'"),
 )
 def query(url: str) -> str | None:
-    """Raises ValueError for what is not a URL."""
+    """Raises ValueError if the text is not a URL."""
     return _parsed(url).query
 
 
@@ -127,7 +127,7 @@ def query(url: str) -> str | None:
     ("URL_EXTRACT_FRAGMENT('http://test.com#frag%20space')", "'frag space'"),
 )
 def fragment(url: str) -> str | None:
-    """Raises ValueError for what is not a URL."""
+    """Raises ValueError if the text is not a URL."""
     return _parsed(url).fragment
 
 
@@ -137,7 +137,7 @@ def fragment(url: str) -> str | None:
     ("URL_EXTRACT_PARAMETER('http://test.com?a%20b=c%20d&e', 'a b')", "'c d'"),
 )
 def parameter(url: str, name: str) -> str | None:
-    """The first of that name. Raises ValueError for what is not a URL."""
+    """The value of the first parameter with this name. Raises ValueError if the text is not a URL."""
     for one in (_parsed(url).query or "").split("&"):
         own, _, value = one.partition("=")
         if one and own == name:

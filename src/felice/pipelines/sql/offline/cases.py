@@ -107,7 +107,7 @@ class _Run:
         expected = self._case.get("expected_error")
         found = None
         if expected is not None:
-            # A full stop at the end is no part of a message here, and is one in ksqlDB's messages.
+            # A message of ksqlDB ends with a full stop, which the message of Felice may lack.
             wanted = expected.lower().removesuffix(".")
             passed = self.failed_statement is not None and wanted in (self.error or "").lower()
         else:

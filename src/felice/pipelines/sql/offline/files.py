@@ -40,7 +40,7 @@ def outcome_of_files(
 
 
 def _asserts(text: str) -> bool:
-    """Whether there is an assertion, or a statement that the test itself will refuse."""
+    """Whether the text has an assertion, or has an error that the test itself will report."""
     try:
         given = (one.statement for one in statements_of(text))
         return any(isinstance(one, AssertExists | AssertSource | AssertValues) for one in given)

@@ -33,8 +33,8 @@ LIMIT_REACHED = "Limit Reached"
 
 
 def run(query: PersistentQuery, tools: Tools, topics: Topics, inputs: Sequence[TopicRecord]) -> int:
-    """Give a query the inputs of its topics, or else what was written to them, and keep what it writes; returns how
-    many records that was. Raises `StreamsError` for a failure that stops it.
+    """Run a query over the inputs of its topics. For a topic without inputs, it reads the records that were written to
+    the topic. Keep the query's results, and return their number. Raises `StreamsError` if the query fails.
     """
     app = Compilation(query.id, query.plan, tools).into(query.sink)
     reads = {side.source.topic for side in query.plan.sides}

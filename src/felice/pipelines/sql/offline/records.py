@@ -21,11 +21,11 @@ from felice.pipelines.streams.record import Headers, Window, Windowed
 from felice.pipelines.streams.task import TopicRecord
 
 TEXTS = ("DELIMITED",)
-"""Formats whose records a test has as the text of their bytes."""
+"""The formats whose records are strings in a test: the text of their bytes."""
 
 
 class _JsonOfTest(Format):
-    """Inputs in JSON are written as the test has them: what the columns of a source do not take, its queries skip."""
+    """Writes inputs in JSON as the test has them. A query skips a record that does not fit its source's columns."""
 
     name = "JSON"
 
@@ -44,9 +44,9 @@ class Part:
     text: Format | None
     """How the text of a test is read as a row; None if a test has no text."""
     as_given: Format | None
-    """How inputs are written without looking at the columns; None if they are written as rows."""
+    """The format that writes inputs without regard to the columns; None if inputs are written as rows."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What inputs have that the test leaves out, by column."""
+    """The values of columns that the test leaves out of an input, by column."""
 
     def encode(self, plain: Any, window: Window | None = None) -> bytes | None:
         """The bytes of a test's JSON. Raises ValueError."""
@@ -100,12 +100,12 @@ class TopicTexts:
 
     @classmethod
     def of_unread(cls) -> TopicTexts:
-        """Those of a topic that a test describes without a schema, and that no statement reads."""
+        """The texts of a topic that a test describes without a schema, and that no statement reads."""
         return cls(value=Part((), _JsonOfTest(), True, None, _JsonOfTest()))
 
     @classmethod
     def of_source(cls, source: SourceInfo, registry: Registry) -> TopicTexts:
-        """Those of a stream or table."""
+        """The texts of a stream or table."""
         key = None
         if source.key:
             format_ = key_format_of(source, registry)
@@ -155,7 +155,7 @@ class TopicTexts:
 
 
 def _written(source: SourceInfo, registry: Registry) -> tuple[Columns, Format]:
-    """The columns of values with their format. The schema with the id of a result may have more than the result."""
+    """The columns of values, and their format. A schema with a given id may have more fields than the result."""
     given, columns = source.value_format, source.value
     if given.schema_id is not None and given.is_wrapped is not False:
         columns = inferred_columns(given, registry, source.topic, is_key=False) or columns
@@ -225,7 +225,7 @@ def _described(
     try:
         columns = inferred_columns(description, registry, topic, is_key=is_key)
     except ValueError:
-        # A schema that is no record has the bare value.
+        # A schema that is not a record is the schema of the bare value.
         description = replace(description, is_wrapped=False)
         columns = inferred_columns(description, registry, topic, is_key=is_key)
     assert columns is not None, "there is a schema"

@@ -5,8 +5,8 @@ DECIMAL, DATE, TIME, TIMESTAMP     logical types decimal, date, time-millis, tim
 MAP                                an array of records with the fields key and value: a key may be of any type, or null
 STRUCT in a column C               a record NAME_C; below maps NAME_C_MapKey and NAME_C_MapValue
 
-A union of several types is a STRUCT, as in Connect: a field for each type, of which one has a value. A type is named
-after its record or enumeration, else as Avro calls it.
+A union of several types is a STRUCT, as in Connect. The STRUCT has a field for each type, and one field has a value. A
+field has the name of its record or enumeration, or Avro's name of its type.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ENTRY_TYPE = "connect.internal.type"
 _OLD_ENTRY = "io.confluent.connect.avro.MapEntry"
 
 MEMBER = "felice.member"
-"""What marks a record that stands for a type of a union."""
+"""The property that marks a record which stands for a type of a union."""
 BRANCHES = "felice.branches"
 """In the one type of a union of several: the records for its types, by the names of its fields."""
 
@@ -213,7 +213,7 @@ def parsed(text: str, references: References) -> Node:
 def defaults_of(text: str, references: References) -> dict[str, Any]:
     """The defaults of a record's fields that cannot be null, by name. Raises ValueError.
 
-    As in Connect, where a field that can be null has no other default.
+    As in Connect, a field that can be null has no default other than null.
     """
     schema = parsed(text, references)
     names = Names(schema)
@@ -231,7 +231,7 @@ class _Unions:
         self._count = 0
 
     def of_records(self, node: Node) -> Node:
-        """The node with a record for each type of a union that is not one type and null."""
+        """The node with a record for each type of its unions, except in unions of null and one type."""
         if isinstance(node, list):
             is_plain = (len(node) == 2 and "null" in node) or node == ["null"]
             return [
@@ -255,7 +255,7 @@ class _Unions:
         first = type_[0] if isinstance(type_, list) else None
         if default is None or not isinstance(first, dict) or MEMBER not in first:
             return field | {"type": type_}
-        # A default is one of the first type.
+        # The default of a union is a value of its first type.
         return field | {"type": type_, "default": {first["fields"][0]["name"]: default}}
 
 

@@ -58,7 +58,7 @@ def at_places(columns: Columns, places: tuple[int, ...]) -> Columns:
 
 
 class WholeFormat(RowFormat):
-    """A format whose data has all columns, also where only some are read. Its last field is `read_places`."""
+    """A format whose data has all columns, even if only some are read. Its last field is `read_places`."""
 
     read_places: tuple[int, ...] | None
     """The columns that are read; None: all."""

@@ -69,7 +69,7 @@ AVRO_NAMESPACE = "io.confluent.ksql.avro_schemas"
 
 
 def key_schema_name(owner: str) -> str:
-    """The full name of the AVRO schema of a stream's or table's keys: MY_TABLE has MyTableKey, as in ksqlDB."""
+    """The full name of the AVRO schema of a stream's or table's keys, as in ksqlDB: MyTableKey for MY_TABLE."""
     words = re.sub(r"[^A-Za-z0-9_]", "_", owner).split("_")
     name = "".join(word.capitalize() for word in words)
     return f"{AVRO_NAMESPACE}.{'_' if name[:1].isdigit() else ''}{name}Key"

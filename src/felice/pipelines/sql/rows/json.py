@@ -1,13 +1,13 @@
 """JSON: rows as objects, or one column as its bare value. Lenient as ksqlDB, and fast.
 
-Keeps true:  both ways of reading give the same rows: the typed one (msgspec) of records with exact names and types, the
-             lenient one of all records. Without msgspec, the lenient way reads all. So the row of a record does not
-             depend on the records that were read before.
+Keeps true:  both ways of reading give the same rows. The typed way (msgspec) reads records with exact names and types,
+             the lenient way reads all records. Without msgspec, the lenient way reads every record. So the row of a
+             record does not depend on the records that were read before.
 How:         A record that the typed way refuses is read leniently. If its names are spelled in another way than the
              typed decoder expects, the decoder is made again for that spelling, so that only the first record of such a
-             topic is read leniently. Such a decoder takes no record that has one of these names in another spelling,
-             too: which of them counts is for the lenient way to say. It knows the names of further fields that it has
-             seen, and refuses others, so that nobody must look for spellings in each record.
+             topic is read leniently. If a record has one of these names in two spellings, the decoder refuses the
+             record, and the lenient way decides which field counts. The decoder knows the names of further fields in
+             earlier records, and refuses other names, so that no search for spellings is needed in each record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from felice.pipelines.sql.types import Array, Map, SqlType, Struct
 _MOST_SPELLINGS = 16
 """How often a decoder is made again for another spelling."""
 _MOST_OTHERS = 64
-"""How many names of further fields a decoder lets pass."""
+"""How many names of further fields a decoder accepts."""
 _STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _ESCAPED_NAME = re.compile(rb'"[^"\\]*\\u[^"]*"\s*:')
 """A name of a field with an escape, which may be a name of a column. A match may also be part of a text."""
@@ -204,7 +204,7 @@ class _TypedReader(Reader):
         for name, found in _respelled(self._type, spelled):
             capitals = name.upper().encode()
             if expected.setdefault(capitals, found.encode()) != found.encode():
-                expected[capitals] = None  # Two fields have the name, each in a spelling of its own.
+                expected[capitals] = None  # Two fields have the name in different spellings.
         self._respelled = expected
         self._make_decoder(is_strict=bool(self._respelled))
 
@@ -212,16 +212,16 @@ class _TypedReader(Reader):
         others = sorted(self._others) if is_strict else []
         decode, self._convert = self._typed.field_decoder(self._spelled, others, is_strict=is_strict)
         as_tuple, count = self._typed.as_tuple, len(self._names)
-        # If all fields of a record are known, no name can be in two spellings, so that none must be counted.
+        # If the decoder knows all fields of a record, no name has two spellings, and names need not be counted.
         counts_names = bool(self._respelled) and not is_strict
         self._is_strict = is_strict
         # In one assignment, because other threads may read.
         self._way = decode, (lambda made: as_tuple(made)[:count]) if others else as_tuple, counts_names
 
     def _let_pass(self, data: bytes) -> bool:
-        """Make the decoder again, after a strict one has refused a record because of its names: it then knows the
-        further fields, such as columns that a query does not use. If it cannot, it is no longer strict. Returns False
-        if names were not the reason.
+        """Make a new decoder after a strict decoder has refused a record because of its names. The new decoder knows
+        the further fields, such as columns that a query does not use. If it cannot know them, it is not strict.
+        Returns False if names were not the reason.
         """
         value = loaded(data)
         if not isinstance(value, dict):

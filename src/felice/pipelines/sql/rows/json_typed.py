@@ -70,12 +70,12 @@ def decoder(type_: SqlType) -> Callable[[bytes], Any]:
 def field_decoder(
     type_: Struct, others: Sequence[str] = (), *, is_strict: bool = False
 ) -> tuple[Callable[[bytes], Any], Convert | None]:
-    """The decoder of the fields of an object, and what makes the tuple of values of them; None if they are it.
-    If it `is_strict`, it refuses objects that have a further field; the names of `others` may be in the outer one, and
-    come behind its fields.
+    """The decoder of the fields of an object, and the function that converts the tuple of fields to the tuple of
+    values; None if the two tuples are equal. A decoder that `is_strict` refuses objects with further fields. Only the
+    outer object may have the names of `others`, which come after its fields.
 
-    The first makes an instance of a class, of which `as_tuple` makes the tuple of fields. In it a field that is absent
-    is `UNSET`; the second must not get it.
+    The decoder makes an instance of a class, and `as_tuple` makes the tuple of fields from this instance. A field that
+    is absent is `UNSET` in the tuple; the function must not get `UNSET`.
     """
     return msgspec.json.Decoder(_fields(type_, is_strict, others)).decode, _converted(type_)
 

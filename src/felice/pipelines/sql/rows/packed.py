@@ -35,7 +35,7 @@ from felice.pipelines.sql.types import (
 from felice.pipelines.streams.formats import UNWRITABLE
 
 _LONGEST_LAYOUT = 1000
-"""A longer text is only compared, and not shown."""
+"""The longest text of a layout. A longer text is replaced by its hash, which can be compared but not read."""
 
 
 def tuples(columns: Columns) -> PackedFormat:

@@ -191,9 +191,10 @@ def type_of_schema(
     full_name: str | None,
     nullable: str | None,
 ) -> SqlType | None:
-    """The type of a message type; None if it has no field of a type of SQL. `fold` makes the names of fields.
+    """The SQL type of a message; None if no field of the message has a SQL type. `fold` makes the names of fields.
 
-    A wrapper such as google.protobuf.Int32Value is its value with `WRAPPER`, else a STRUCT with the field value.
+    With `WRAPPER`, a wrapper such as google.protobuf.Int32Value has the type of its value. Otherwise it is a STRUCT
+    with the field value.
     """
     return _Types(fold, nullable == WRAPPER).struct(message_of(parsed(text, references), full_name), ())
 

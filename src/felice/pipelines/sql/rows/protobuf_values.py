@@ -212,7 +212,7 @@ def _fill(message: Descriptor, columns: Columns, path: str) -> Put:
 
 
 def _fill_first(message: Descriptor, columns: Columns, path: str) -> Put:
-    """Fills the field of a oneof: that of the first value that is not null, as in Connect."""
+    """Fills one field of a oneof: the field of the first value that is not null, as in Connect."""
     puts = _puts(message, columns, path)
 
     def fill(made: Any, row: Any) -> None:
@@ -239,7 +239,7 @@ def _put(field: FieldDescriptor | OneofDescriptor | None, type_: SqlType, path: 
     if field is None:
         return None
     if isinstance(field, OneofDescriptor):
-        # Its fields are those of the message.
+        # The fields of a oneof are fields of the message.
         return _fill_first(field.containing_type, type_.fields, path) if isinstance(type_, Struct) else None
     name = field.name
     if isinstance(type_, Map):

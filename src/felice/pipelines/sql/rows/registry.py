@@ -118,8 +118,8 @@ class RemoteRegistry:
         return read_with(self.address, lambda: self._by_id(id))
 
     def register(self, subject: str, type: str, text: str, references: References = ()) -> int:
-        """The id of a schema. The schemas that it refers to become versions of the subjects of their names. Raises
-        `OutsideError` if the registry refuses one, or does not answer.
+        """Registers a schema, and returns its id. A schema that it refers to becomes a version of the subject with that
+        schema's name. Raises `OutsideError` if the registry refuses a schema, or does not answer.
         """
         from felice.client.schema_registry.model import Schema, SchemaReference
 
@@ -127,7 +127,7 @@ class RemoteRegistry:
             client = self.address.client()
             used: list[SchemaReference] = []
             for name, one in references:
-                # Those before it are all that it can refer to.
+                # A schema can refer only to the schemas before it.
                 schema = Schema(one, type, list(used))
                 client.register_schema(name, schema)
                 used.append(SchemaReference(name, name, client.lookup_schema(name, schema).version))
@@ -137,7 +137,7 @@ class RemoteRegistry:
         return write_with(self.address, ask)
 
     def subjects_of(self, id: int) -> list[str]:
-        """The subjects that have a version with this id. Raises `OutsideError` if the registry does not say."""
+        """The subjects that have a version with this id. Raises `OutsideError` if the registry does not answer."""
         from felice.client.schema_registry.error import SchemaRegistryError
 
         def ask() -> list[str]:

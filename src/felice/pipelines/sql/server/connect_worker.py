@@ -22,11 +22,11 @@ from felice.config.properties import parse_properties
 from felice.dataclass import dataclass
 
 PREFIX = "ksql.connect."
-"""The prefix of the options, which are ksqlDB's."""
+"""The prefix of the options, which have ksqlDB's names."""
 URL, TIMEOUT_MS = f"{PREFIX}url", f"{PREFIX}request.timeout.ms"
 SOURCE, FILE, RELOAD = (f"{PREFIX}basic.auth.credentials.{name}" for name in ("source", "file", "reload"))
 TLS = f"{PREFIX}ssl."
-"""The prefix of the TLS options; the rest of a name is as in Kafka's clients."""
+"""The prefix of the TLS options; the rest of a name is the name in Kafka's clients."""
 DEFAULT_URL = "http://localhost:8083"
 DEFAULT_TIMEOUT_S = 5.0
 _LONGEST_TIMEOUT_MS = 3_600_000

@@ -36,7 +36,7 @@ class HeldQuery:
     users: Mapping[str, object]
     is_paused: bool = False
     own_settings: frozenset[str] = frozenset()
-    """The names of the settings that the statement had. All other settings are those of the server."""
+    """The names of the settings that the statement had. All other settings have the server's values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Engine:
         self.queries: dict[str, HeldQuery] = {}
         self._apps: dict[str, _Built] = {}
         self._prepared: dict[str, _Built] = {}
-        """The applications of statements that were analysed and not applied yet, by the ids of queries."""
+        """The applications of statements that were analysed but not yet applied, by the ids of queries."""
         self.faults: Mapping[str, str] = {}
         """Why queries could not be built, by their ids, when they last had to run."""
         self.deleted_topics: Sequence[str] | None = None
@@ -270,7 +270,7 @@ def _compiled(settings: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _with(held: HeldQuery, given: SetProperty) -> HeldQuery:
-    """A query after ALTER SYSTEM. Settings that the query's statement had stay as they are."""
+    """A query after ALTER SYSTEM. Settings that the query's statement had do not change."""
     if short_name(given.name) in held.own_settings:
         return held
     changed = dict(held.settings)
@@ -279,7 +279,7 @@ def _with(held: HeldQuery, given: SetProperty) -> HeldQuery:
 
 
 def _check_log(held: HeldQuery) -> None:
-    """Raise `SqlError` if the processing log would go to a topic of the query: its entries are no rows of it."""
+    """Raise `SqlError` if the processing log would go to a topic of the query: log entries are not rows of it."""
     topic = held.settings.get(TOPIC_SETTING)
     if topic is not None and topic in {
         held.query.sink.topic,

@@ -1,8 +1,8 @@
 """The facts of the cluster, the registry and the server that an analysis used, kept with its statement.
 
-Keeps true: when a statement is analysed again, after a restart or by another server, the analysis gets the answers that
-            the first one got, even if topics, schemas or the server's settings have changed since. So all servers come
-            to the same catalogue.
+Keeps true: when a statement is analysed again, after a restart or by another server, the analysis gets the answers of
+            the first analysis, even if topics, schemas or the server's settings have changed since. So all servers
+            have the same catalogue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Facts:
     partitions: Mapping[str, int | None] = field(default_factory=dict)
     schemas: Mapping[str, Columns | None] = field(default_factory=dict)
     settings: Mapping[str, str] | None = None
-    """The settings of the server that decide what a stream or table is. None: an older server kept the statement."""
+    """The settings of the server that decide what a stream or table is. None: an older server wrote the command."""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -56,7 +56,7 @@ class Facts:
 
 
 class Noted:
-    """Surroundings that note each answer which they give."""
+    """Surroundings that record each of their answers."""
 
     def __init__(self, asked: Surroundings) -> None:
         self._asked = asked

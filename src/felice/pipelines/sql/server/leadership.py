@@ -1,8 +1,8 @@
 """Which of the servers with one service id runs the persistent queries, and takes statements that change something.
 
 Keeps true: the leader stays the leader while it lives, also when other servers come and go. Only a newer server with
-            the leader's address replaces it. A server that may have lost the role writes nothing: the command topic has
-            a fence.
+            the leader's address replaces it. A server that may have lost the leadership writes nothing, because the
+            command topic is fenced.
 """
 
 from __future__ import annotations

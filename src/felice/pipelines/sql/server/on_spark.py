@@ -67,7 +67,7 @@ class SparkQueries:
         self._wanted: dict[str, _Wanted] = {}
         self._known: frozenset[str] | None = None
         self._wish = 0
-        """The number of the last change that ends applications, or may end some that the host has."""
+        """The number of the last change that ends, or may end, applications that the host has."""
         self._done = -1
         """The number of the last change that was carried out."""
         self._host: Host | None = None
@@ -124,7 +124,7 @@ class SparkQueries:
         }
 
     def others_have_ended(self) -> bool:
-        """Whether the host runs only what was last wanted, also in its batches."""
+        """Whether the host runs only the applications that were last wanted, even in its running batch."""
         with self._lock:
             return self._done == self._wish
 
@@ -146,7 +146,7 @@ class SparkQueries:
         self._stop_host()
 
     def _turn(self) -> bool:
-        """Make the host have what is wanted. Returns whether that is done, and no batch of before is under way."""
+        """Make the host run what is wanted. Returns whether the host does, and no batch of an older plan is running."""
         with self._lock:
             wanted, known = dict(self._wanted), self._known
         if known is None and not wanted:

@@ -36,6 +36,6 @@ class PersistentQueries(Protocol):
         """The state of each application that is wanted."""
 
     def others_have_ended(self) -> bool:
-        """Whether all applications that are no longer wanted have ended and write nothing more, and the state of those
-        that are not known is gone.
+        """Whether all applications that are no longer wanted have ended and write nothing more, and the state of
+        unknown applications is deleted.
         """

@@ -71,8 +71,8 @@ _REQUEST_PROPERTIES = {
     "request.ksql.query.pull.skip.forwarding": ("false", "true"),
     "request.ksql.query.push.skip.forwarding": ("false", "true"),
 }
-"""ksqlDB's settings of single requests, with the values that hold here. A SELECT never forwards, because each server
-has all rows.
+"""ksqlDB's settings of single requests, with the values that agree with this server. A SELECT is never forwarded,
+because each server has all rows.
 """
 Handler = Callable[["Server", Request], Awaitable[Response]]
 
@@ -141,7 +141,7 @@ async def _asked(request: Request, text: str, settings: str) -> Asked:
 
 
 def _check_request_properties(given: Mapping[str, str]) -> None:
-    """Refuse what would change the answer in ksqlDB, and not here."""
+    """Refuse properties and values that change the answer of ksqlDB, but not of this server."""
     for name, value in given.items():
         values = _REQUEST_PROPERTIES.get(name)
         if values is None:

@@ -91,7 +91,7 @@ class Selects:
         self.prints = 0
         """How many PRINT run."""
         self.is_stopped = False
-        """Whether the server stops."""
+        """Whether the server is stopping."""
 
     def close(self, id: str) -> bool:
         """End a query. Returns whether it ran."""
@@ -101,7 +101,7 @@ class Selects:
         return found is not None
 
     def stop(self) -> None:
-        """End all queries, those of PRINT too, and begin no more: the server stops."""
+        """End all queries, also of PRINT, and start no new ones, because the server is stopping."""
         self.is_stopped = True
         self.close_all()
 

@@ -492,7 +492,7 @@ class SqlService:
         subjects = self._subjects(change.deleted_topic)
         await self._write(command, Read(given, text, change))
         if change.deleted_topic is not None:
-            # An earlier TERMINATE does not wait for the batch under way, so this waits in any case.
+            # An earlier TERMINATE does not wait for the running batch, so wait here in any case.
             await self._queries_end(f"{change.message.rstrip('.')}, but ")
             await self.cluster.delete(change.deleted_topic)
             await self._forget(subjects)
@@ -581,7 +581,7 @@ class SqlService:
 
     async def _clean_up(self) -> None:
         """Delete the topics of a cluster that was terminated, and the command topic last. If the command topic was
-        deleted already, all others were, too: topics of these names then belong to another cluster, which began later.
+        already deleted, all other topics were deleted, too. Topics with these names then belong to a newer cluster.
         """
         await self._queries_end()
         try:
@@ -598,8 +598,8 @@ class SqlService:
         await self.cluster.delete(self.deployment.topic)
 
     async def _queries_end(self, done: str = "") -> None:
-        """Wait until the queries that the catalogue no longer has have ended: none writes to a topic that is being
-        deleted. Raises `KafkaException`, whose text begins with what was done, if they go on.
+        """Wait until all queries that are not in the catalogue have ended, so that no query writes to a topic that is
+        being deleted. Raises `KafkaException` if they do not end in time. Its text begins with `done`.
         """
         try:
             async with asyncio.timeout(ENDING_S):

@@ -2,10 +2,10 @@
 
 Keeps true: rows and the offsets up to which they were read are written in one transaction. So after kill -9 the
             follower continues where the file ends, and never counts a record twice or leaves one out.
-            A file of a topic that was deleted, or made again, is thrown away.
+            If the topic was deleted or created again, the rows of its file are discarded.
 How:        one connection for the follower; each reader has its own. Write-ahead logging lets them read meanwhile.
-            Readers read in pages: while a SELECT is open, SQLite cannot remove the rows that it may still see from its
-            log, and the log would grow without bound.
+            Readers read in pages. While a SELECT is open, SQLite must keep all rows that the SELECT may still read in
+            its log, and the log would grow without bound.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS rows (key BLOB PRIMARY KEY, value BLOB NOT NULL, time
 _PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL", "PRAGMA busy_timeout=10000")
 MOST_AT_ONCE = 5_000
 PAGE_ROWS, PAGE_BYTES = 500, 1 << 20
-"""The most rows and bytes of a page. The last row may exceed the bytes."""
+"""The maximum rows and bytes of a page. The last row may exceed the maximum of bytes."""
 POLL_S = 0.2
 RETRY_S = 1.0
 CAUGHT_UP_S = 30.0

@@ -1,8 +1,8 @@
 """What running files of statements would change on a server, statement by statement. Pure.
 
-A file says what there should be. So a statement that the server has already, as it is written, is left alone; another
-one for the same stream, table or type replaces it. A query of INSERT INTO has no name in the files: another statement
-replaces it if it has the same QUERY_ID, or the same target and sources.
+The files say which streams, tables, types and queries a server should have. A statement that the server already has is
+kept. A different statement for the same stream, table or type replaces the server's statement. A query of INSERT INTO
+has no name in the files: a statement replaces it if both have the same QUERY_ID, or the same target and sources.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Existing:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done for one statement, or with something of the server that no file has."""
+    """The action for one statement, or for a stream, table or query of the server that no file has."""
 
     action: str
     name: str
     statement: str
-    """What is sent to the server; empty if nothing is."""
+    """The text that is sent to the server; empty if nothing is sent."""
     settings: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
     """The file that has the statement."""
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A statement of a file, with the settings that hold there."""
+    """A statement of a file, with the settings that apply to the statement."""
 
     file: str
     written: Written
@@ -69,9 +69,9 @@ class _Given:
 def steps_of(
     files: Mapping[str, str], existing: Existing, variables: Mapping[str, str], check: Check | None = None
 ) -> list[Step]:
-    """The steps for the texts of files by name, in their order; then those for what no file has, which are only done
-    if the user asks for it: queries first, and the last source that was made. Each statement that is sent is checked.
-    Raises `SqlError`, which names the file.
+    """The steps for the statements of files, in the files' order, and then the steps to drop what no file has: queries
+    first, and then sources, the newest first. The steps to drop are only done if the user asks for them.
+    `check` checks each statement that is sent. Raises `SqlError`, which names the file.
     """
     statements = [one for file, text in files.items() for one in _statements(file, text, dict(variables))]
     steps = _Steps(existing, [one.written.statement for one in statements], check)
@@ -132,7 +132,7 @@ class _Steps:
         inserts = {id: one for id, one in known.items() if isinstance(one, InsertSelect)}
         self._kept = [one for one in inserts.values() if one in statements]
         self.inserts = {id: one for id, one in inserts.items() if one not in statements}
-        """The queries of INSERT INTO that no statement of the files has, and none replaces yet, by id."""
+        """The queries of INSERT INTO that are not in the files, and that no statement has replaced yet, by id."""
 
     def step(self, written: Written, settings: Mapping[str, str]) -> Step:
         """The step of the next statement. Raises `SqlError`."""

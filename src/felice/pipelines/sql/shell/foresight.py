@@ -1,7 +1,7 @@
-"""What a server would say to statements that are not sent: the analysis of each with what the earlier ones make.
+"""Checks statements before they are sent to a server: analyses each with the results of the earlier statements.
 
-Leaves out:  statements that read a stream or table which cannot be known here: its columns are in a registry, or its
-             statement calls a function that only the server has. The server judges these when they are sent.
+Leaves out:  statements that read a stream or table which is not known here, because its columns are in a registry, or
+             its statement calls a function that only the server has. The server checks these when they are sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Entity = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a server says of itself."""
+    """What a server reports about itself."""
 
     sources: tuple[Entity, ...] = ()
     """Its descriptions of streams and tables."""
@@ -53,14 +53,14 @@ class _Unknown(Exception):
 
 
 class _Around:
-    """`Surroundings` of what a server says. `columns` has those of topics with a schema."""
+    """`Surroundings` from a server's reports. `columns` has the columns of topics with a schema."""
 
     def __init__(self, described: Described) -> None:
         self._topics = dict(described.topics)
         self.columns: dict[tuple[str, bool], Columns] = {}
 
     def partitions(self, topic: str, wanted: int | None) -> int | None:
-        """Those of the topic, or those with which it will be made."""
+        """The number of partitions of the topic, or the number with which it will be created."""
         found = self._topics.get(topic, wanted)
         if found is not None:
             self._topics[topic] = found
@@ -74,7 +74,7 @@ class _Around:
 
 
 class Foresight:
-    """Judges statements, one after the other."""
+    """Checks statements, one after the other."""
 
     def __init__(self, described: Described, functions: FunctionTable) -> None:
         self._settings = {name: one for name, one in described.settings.items() if is_known(name)}
@@ -91,7 +91,7 @@ class Foresight:
         self._apply(given, settings, is_replay=False)
 
     def _know(self, sources: Iterable[Entity]) -> None:
-        """Make the sources of a server from their statements: each after those that it reads."""
+        """Add the sources of a server by their statements: each source after the sources that it reads."""
         left = {one["name"]: one for one in sources}
         self._unknown |= left.keys()
         for one in left.values():
@@ -114,7 +114,7 @@ class Foresight:
         if name in self._unknown:
             return False
         source = self._catalogue.sources[name]
-        # ALTER may have added columns to it since, or to what it was made of.
+        # ALTER may have added columns since, to this source or to the sources that it reads.
         shown = {
             name: ColumnInfo(name, type_, role)
             for name, type_, role in _columns(described)
@@ -136,7 +136,7 @@ class Foresight:
             return
         analyst = Analyst(self._functions, {**self._settings, **settings}, self._around, is_replay=is_replay)
         catalogue = self._catalogue
-        if isinstance(given, CreateType):  # One that is replaced is dropped first.
+        if isinstance(given, CreateType):  # A type that is replaced is dropped first.
             catalogue = catalogue.with_types(
                 {name: one for name, one in catalogue.types.items() if name != given.name}
             )
@@ -160,7 +160,7 @@ class Foresight:
         return any(isinstance(one, Call) and one.function in self._others for one in parts_of(given))
 
     def _forget(self, given: Statement) -> None:
-        """From now on what a statement makes is not known."""
+        """Note that the result of a statement is not known."""
         if isinstance(given, CreateSource | CreateAsSelect):
             self._unknown.add(given.name)
 
@@ -186,7 +186,7 @@ def type_in(schema: object) -> SqlType:
 
 
 def _columns(described: Entity) -> list[tuple[str, SqlType, str]]:
-    """The names, types and roles of the columns of a stream or table; none if one cannot be read."""
+    """The names, types and roles of the columns of a stream or table; empty if a column cannot be read."""
     try:
         return [
             (str(one["name"]), type_in(one["schema"]), str(one.get("type") or VALUE))

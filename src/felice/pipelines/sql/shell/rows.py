@@ -18,7 +18,7 @@ TOMBSTONE = "<TOMBSTONE>"
 _LEAST_WIDTH = 6
 _WIDTH_WITHOUT_TERMINAL = 16
 _WIDEST = 500
-"""A longer value does not make its column wider without a terminal: each later row would have as many spaces."""
+"""Without a terminal, a longer value does not widen its column, or each later row would have as many spaces."""
 _BETWEEN = " \t\r\n,[]"
 # Numbers with a point keep their digits: 1.10 stays 1.10.
 _DECODER = json.JSONDecoder(parse_float=str)
@@ -88,8 +88,8 @@ class RowTable:
     def __init__(
         self, columns: Sequence[str], screen: int | None, width: int = 0, *, wraps: bool = True
     ) -> None:
-        """With a `width` all columns have it. Else they fill the screen; without one, a value that is longer than its
-        column makes it wider, below the header once more.
+        """With a `width` all columns have this width. Otherwise they fill the screen. Without a screen, a value that is
+        longer than its column widens the column, and the header is printed again.
         """
         self._columns = columns
         self._is_cut = width > 0 or screen is not None
@@ -118,8 +118,8 @@ class RowTable:
         return f"{self.header()}\n{lines}" if grown else lines
 
     def _grown(self, texts: Sequence[str]) -> bool:
-        """Whether columns have become wider, because values have no width to be cut to. A column at least doubles, so
-        that the header seldom comes again.
+        """Widens columns for longer values if values are not cut. Returns whether a column is wider now. The width at
+        least doubles, so that the header is seldom printed again.
         """
         if self._is_cut:
             return False

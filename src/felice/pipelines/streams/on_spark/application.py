@@ -168,7 +168,7 @@ class Application:
     def addressed(
         self, sent: TopicRecord, places: int, origin: str, seq: int
     ) -> tuple[int, int, str, int, TopicRecord]:
-        """A record that a part without state sent, as a row: the part that reads it, and its place there."""
+        """A record that a part without state sent, as a row with the part that reads the record, and its place."""
         part, place = self.reader_of(sent.topic), place_of_key(sent.key, places, seq)
         if part != OUT:
             number, headers = take_partition(sent.headers)

@@ -45,10 +45,10 @@ class StoreDescription:
     loose: str
     """See `lineage.Lineage`."""
     layout: str = ""
-    """What its values consist of, if its shape does not say it. An older release did not note it."""
+    """The structure of its values, if its shape does not contain it. Empty in descriptions of older releases."""
 
     def fits(self, later: StoreDescription) -> bool:
-        """Whether a later version can have these rows in another store."""
+        """Whether the store of a later version can use the rows of this store."""
         return self.shape == later.shape and self.layout in ("", later.layout)
 
 
@@ -120,7 +120,7 @@ class Checkpoint:
 
     @property
     def query_id(self) -> str:
-        """The id of Spark's query, which its first start makes. Raises FileNotFoundError before that."""
+        """The id that Spark's query got at its first start. Raises FileNotFoundError before the first start."""
         id: str = json.loads((self.path / "metadata").read_text())["id"]
         return id
 

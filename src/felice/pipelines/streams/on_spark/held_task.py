@@ -148,7 +148,7 @@ class HeldTask(Generic[Task]):
         return version
 
     def _is_large(self, number: int) -> bool:
-        """Whether a version must not be read into memory."""
+        """Whether a version is too large for memory."""
         most = self._large_states.task_bytes
         return bool(most) and (self._files.has_pieces or self._files.rows(number) * BYTES_PER_ROW > most)
 

@@ -108,7 +108,7 @@ class Directory(Protocol):
     path: Path
 
     def release(self) -> None:
-        """Leave it to others."""
+        """Let other processes use the directory."""
 
 
 class LargeState:

@@ -1,9 +1,9 @@
 """Finds the stores of the earlier version of a program again in the new one.
 
 Keeps true: a store of the new version gets the rows of an earlier one only if both have one shape (kind, formats and
-            windows) and one layout of values. A store that the application named is found by its name. One without a
-            name is found by where its rows come from; if that fits several, the question is left to the user, and
-            nothing is guessed.
+            windows) and one layout of values. A store that the application named is found by its name. A store
+            without a name is found by the origin of its rows. If several stores have this origin, the user must
+            choose: nothing is guessed.
 Pure.
 """
 

@@ -26,8 +26,8 @@ class StoredState:
     """The stores of an application, read from its checkpoint. The application may be running or stopped.
 
     The first call of `store` reads the whole state of its sub-topology; later calls read only the changes since then.
-    Tasks whose rows take more than their share of `state_memory_mb` are kept on disk, in a temporary directory below
-    `local_state`.
+    If the rows of a task need more than the task's share of `state_memory_mb`, they are kept on disk, in a temporary
+    directory below `local_state`.
     """
 
     def __init__(

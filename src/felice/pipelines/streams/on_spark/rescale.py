@@ -122,7 +122,7 @@ class _NewTask:
         self.count += 1
 
     def rows(self, clocks: Mapping[str, Store]) -> Iterator[Changes]:
-        """All rows, some at a time."""
+        """All rows, in several parts."""
         yield {name: list(store.rows.items()) for name, store in clocks.items()}
         self._write()
         end = self._file.tell()

@@ -128,8 +128,8 @@ def _placed(
     place_of: np.ndarray[Any, Any],
     places: int,
 ) -> list[Headers]:
-    """The headers of rows without the partitions that a function has chosen for a repartition, which become places.
-    Those of results stay, for the sink.
+    """The headers of rows, without the partitions that a function has chosen for a repartition. These partitions go to
+    `place_of`. The headers of results keep their partitions, because the sink needs them.
     """
     rest = list(headers)
     for row in np.flatnonzero(is_inner).tolist():

@@ -288,7 +288,7 @@ class StateFiles:
             about = _ABOUT.pack(identity, rows, stream_time)
             file.write(about)
             compressed = _Compressed(file, crc32c(about))
-            # Without references between values: few are shared, and to look for them takes long.
+            # Without references between values: few values are shared, and the search for shared values takes long.
             pickler = _OnlyPlain(compressed, protocol=5)
             pickler.fast = True
             for changes in some_at_a_time:

@@ -1,4 +1,4 @@
-"""The stores of one task, as a process reads them that does not run the task.
+"""The stores of one task, for a process that reads them but does not run the task.
 
 Keeps true: nothing is written to the checkpoint. Rows that would take too much memory are in RocksDB, in a directory
             that belongs to this reader.
@@ -49,12 +49,12 @@ class _Own(Directory):
         self.path = path
 
     def release(self) -> None:
-        """Remove it: a later reader begins with the checkpoint."""
+        """Remove the directory: a later reader begins with the checkpoint."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 class StoredTask:
-    """The stores of a task, at one version after the other."""
+    """The stores of a task, which can move to later versions."""
 
     def __init__(
         self, make_stores: Callable[[], dict[str, Store]], files: StateFiles, memory: ReadersMemory
@@ -105,7 +105,7 @@ class StoredTask:
         return self._files.rows(number) * BYTES_PER_ROW > self._memory.task_bytes
 
     def close(self) -> None:
-        """Give memory and disk back. The stores must no longer be used."""
+        """Release memory and disk. The stores must not be used after that."""
         if self._large is not None:
             self._large.close()
         self._stores = self._large = None

@@ -15,7 +15,7 @@ F = TypeVar("F")
 
 
 def function(given: F, what: str = "a function of key and value") -> F:
-    """What an application gave as a function. Raises `ValueError` if it is none."""
+    """Returns an application's argument if it is a function. Raises `ValueError` otherwise."""
     if not callable(given):
         raise ValueError(f"{shown(given)} is given where {what} is needed")
     return given

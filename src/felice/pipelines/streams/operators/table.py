@@ -107,7 +107,7 @@ class TableMap:
         )
 
     def _changed(self, key: Any, change: Change, timestamp: int) -> Change | None:
-        """The change of the computed row; None if there was no row and is no row, and such changes are left out."""
+        """The change of the computed row; None for a change from no row to no row if `only_changes`."""
         new = None if change.new is None else self.compute(key, change.new)
         old = self._old(key, change) if self.sends_old else None
         if self.only_changes and self.sends_old and old is None and new is None:

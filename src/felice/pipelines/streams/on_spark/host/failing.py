@@ -34,7 +34,7 @@ class HostedAppsFailed(PlainError):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What the driver reads of it."""
+    """What the driver reads from the text of `HostedAppsFailed`."""
 
     incarnations: tuple[str, ...]
     error: str
@@ -54,12 +54,12 @@ def failed_in(text: str) -> Failed | None:
 
 
 class Overdue(BaseException):
-    """An App's code exceeded its time limit. This is no `Exception`, because the App's code may catch every one."""
+    """An App's code exceeded its time limit. A `BaseException`, because the App's code may catch every `Exception`."""
 
 
 _TOLD_CALLS = 2
 _AGAIN_S = 1.0
-"""How long after the first signal the next one comes, for code that catches everything."""
+"""The time between two signals. Code that catches every exception gets further signals."""
 
 
 @contextmanager
@@ -100,13 +100,13 @@ def within(limit_s: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     if told:
-        # The code has caught it, perhaps as an error of a record that is skipped: the next run need not.
+        # The code has caught `Overdue`, perhaps as an error of a skipped record. The next run may not catch it.
         raise Overdue(told[0])
 
 
 @contextmanager
 def named(incarnation: str, limit_s: float | None = None) -> Iterator[None]:
-    """Names the App in an error that this block raises, also if the block exceeds the time limit."""
+    """Adds the name of the App to an error of this block, even if the block exceeds the time limit."""
     try:
         with nullcontext() if limit_s is None else within(limit_s):
             yield

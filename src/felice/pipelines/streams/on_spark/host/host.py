@@ -103,7 +103,7 @@ _TOPIC_WITHIN_S = 5.0
 """Brokers need a moment to make a topic."""
 _DECISION_WITHIN_MS = 10_000
 _FINE_AFTER_S = 10.0
-"""After an error that no App caused, a query that runs for so long has recovered, even without records to read."""
+"""A query that runs for this time after an error that no App caused has recovered, even without records to read."""
 _JAVA_ENDED = "Spark's Java has ended; it is started again"
 
 log = logging.getLogger(__name__)
@@ -274,8 +274,8 @@ class Host:
         return found
 
     def runs_newest_plan(self) -> bool:
-        """Whether the last batch that Spark has planned has the newest plan. Until then a batch of an older plan may be
-        under way, with Apps that are no longer to run.
+        """Whether the last batch that Spark has planned uses the newest plan. Before that, a batch of an older plan may
+        run Apps that the newest plan has stopped.
         """
         with self._changing:
             plan = self._plan()
@@ -299,7 +299,7 @@ class Host:
 
     @property
     def trouble(self) -> str | None:
-        """Why no App can write results at present, although no App has failed; None while Apps can."""
+        """Why no App can write results at present, although no App has failed; None while Apps can write results."""
         return self._failure or self._outages.reason or self._trouble
 
     def _plan(self) -> HostPlan:

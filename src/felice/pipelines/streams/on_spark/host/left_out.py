@@ -13,7 +13,7 @@ from felice.pipelines.streams.on_spark.progress import METRICS
 from felice.pipelines.streams.task import Task
 
 AGGREGATE = f"collect_list(if(part = {DROPPED}, struct(topic, origin, count), null)) as left_out"
-"""A list, because Apps come and go while the query runs, and a query of Spark cannot change its columns."""
+"""One list for all Apps: Apps come and go while the query runs, and a query of Spark cannot change its columns."""
 _SKIPPED = "skipped"
 
 Progress = Mapping[str, Any]
@@ -43,7 +43,7 @@ class LeftOut:
         self._last = -1
 
     def add(self, last: Progress, recent: Callable[[], Iterable[Progress]]) -> None:
-        """Count the batches up to the last report. `recent` also returns earlier reports, and takes longer."""
+        """Add the counts of batches up to the report `last`. `recent` also returns earlier reports, and is slower."""
         for one in (last,) if int(last["batchId"]) <= self._last + 1 else recent():
             found = one["observedMetrics"].get(METRICS)
             if found is None or not one["numInputRows"] or int(one["batchId"]) <= self._last:

@@ -55,7 +55,7 @@ from felice.pipelines.streams.task import Task, TopicRecord
 CACHED_PLANS = 3
 LIMIT_S = 120.0
 """The time limit of an App's code: for up to `MOST_GROUP` records at the source, and for the App's records of one batch
-in one place of a stage. All other Apps wait for this code.
+in one place of a stage. All other Apps wait while this code runs.
 """
 _PART, _PLACE = (SCHEMA.get_field_index(name) for name in ("part", "place"))
 

@@ -1,6 +1,6 @@
 """Asks whether brokers answer.
 
-While no broker answers, a query of Spark waits and raises no error. Its Apps must not count as running in this time.
+While no broker answers, a query of Spark waits and raises no error. Meanwhile its Apps must not count as running.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ class PlanFiles:
         for path in paths:
             if path.name.startswith("."):
                 continue
-            with suppress(FileNotFoundError):  # It was removed since.
+            with suppress(FileNotFoundError):  # The file was removed meanwhile.
                 status = path.stat()
                 seen = (path.name, status.st_ino, status.st_mtime_ns)
                 found[seen] = read.known.get(seen) or Failure(**json.loads(path.read_text()))

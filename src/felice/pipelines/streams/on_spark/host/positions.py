@@ -123,10 +123,10 @@ def ends_within(
 
 
 class MissingTopics:
-    """Topics that Apps read and the metadata of the brokers lacks.
+    """Topics that Apps read, and that are missing in the metadata of the brokers.
 
-    A broker that has just started may not know all topics yet. So a topic counts as deleted only when it was missing
-    for `limit_s`: an App that forgot its positions in a topic too early would read the topic again from the start.
+    A broker that has just started may not know all topics yet. So a topic counts as deleted only after it was
+    missing for `limit_s`: if an App forgot its positions too early, it would read the topic again from the start.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -134,7 +134,7 @@ class MissingTopics:
         self._since: dict[str, float] = {}
 
     def awaited(self, read: Iterable[str], known: Collection[str], now: float) -> set[str]:
-        """The topics that are missing for less than the limit: Apps keep their positions. `now` is in seconds."""
+        """The topics that are missing for less than the limit. Apps keep positions in them. `now` is in seconds."""
         missing = set(read).difference(known)
         self._since = {topic: self._since.get(topic, now) for topic in missing}
         return {topic for topic, since in self._since.items() if now - since < self._limit_s}

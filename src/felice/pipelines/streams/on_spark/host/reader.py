@@ -62,8 +62,8 @@ MAX_RECORDS = "max.records"
 NAME = "felice-host"
 TICK_EVERY_MS = 1000
 MISSING_TOPIC_S = 15.0
-"""How long a batch, and so all Apps, waits for a topic that was deleted. A broker that has just started may need some
-seconds to know its topics.
+"""How long a batch, and so every App, waits for a deleted topic. A broker that has just started may need some seconds
+to know its topics.
 """
 COMMITTED_EVERY_S = 5.0
 """How often the positions are committed to the groups of Apps, which operators see."""
