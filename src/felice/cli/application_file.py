@@ -84,7 +84,7 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _is_refused(error: Exception) -> bool:
-    """Whether Felice has raised an error, and not the program or a library that the program calls."""
+    """Whether Felice raised an error, rather than the program or a library that the program calls."""
     *_, (frame, _) = walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__", "")).startswith("felice.")
 

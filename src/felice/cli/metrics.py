@@ -35,7 +35,7 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 @click.option(
     "--address",
     metavar="HOST:PORT",
-    help="Read this endpoint, and ask no broker for it; https://HOST:PORT if it uses TLS.",
+    help="Read this endpoint, without asking a broker for its address; https://HOST:PORT if it uses TLS.",
 )
 @click.option("-u", "--user", help="User of felice.metrics.users to log in as.")
 @click.option(
@@ -51,7 +51,7 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 @click.option(
     "--cert",
     type=_FILE,
-    help="Own certificate and key (PEM), if the endpoint wants one.",
+    help="Client certificate and key (PEM), if the endpoint requires a client certificate.",
 )
 @click.option("--dashboard", is_flag=True, help="Print the dashboard for Grafana, to import it there.")
 @json_option
@@ -139,7 +139,7 @@ def endpoints(admin: AdminClient, broker_id: int | None) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach endpoints that are secured."""
+    """How to connect to endpoints with TLS or passwords."""
 
     login: str | None = None
     """`user:password`"""

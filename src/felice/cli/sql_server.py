@@ -136,8 +136,8 @@ def sql_server(
     felice sql-server --queries-file payments.sql
 
     The server has ksqlDB's REST API, over HTTP/1.1 and HTTP/2. Ctrl-C stops the server, and each query after its batch;
-    queries continue at the next start. If several servers have the same service id, one of them runs the queries, and
-    another takes over when that one ends. Give them the same --checkpoint, and each its own --advertised-url.
+    queries continue at the next start. If several servers have the same service id, one server runs the queries, and
+    another takes over when this server ends. Give all servers the same --checkpoint, and each its own --advertised-url.
     """
     try:
         import felice.spark  # noqa: F401

@@ -53,7 +53,7 @@ class ServerGroup(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Finds the subcommand. If the argument is a file instead, the error says how to run a file."""
+        """Finds the subcommand. If the argument is the name of a file, the error says how to run the file."""
         if self.get_command(ctx, args[0]) is None and Path(args[0]).is_file():
             raise click.UsageError(f"to run the statements of a file, write: felice sql -f {args[0]}", ctx)
         return super().resolve_command(ctx, args)

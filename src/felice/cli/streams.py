@@ -265,8 +265,8 @@ def rescale_command(file: Path, partitions: int, name: str | None, checkpoint: P
     "--local-state",
     metavar="DIRECTORY",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where such stores are kept, in a directory that is removed at the end. Without it: where the system keeps "
-    "temporary files.",
+    help="Where larger stores are kept, in a directory that is removed at the end. By default: the system's directory "
+    "for temporary files.",
 )
 @users_option
 @tls_config_option
