@@ -49,8 +49,8 @@ KILLS  ?= 300
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
 
-# Some tests compute, others wait for sockets and processes. So four parts run side by side on two cores, and the shortest
-# begins when one of them ends: the cores have work until the end.
+# Some tests use CPU, and others wait for sockets and processes. So four of the five parts run in parallel on two cores. The
+# shortest part begins when another part ends, so the cores are busy until the end.
 PARTS := pipelines others computing units connect
 PARTS_AT_ONCE ?= 4
 pipelines := tests/conformance/test_demo.py tests/streams $(sort $(wildcard $(addprefix tests/conformance/test_,spark_*.py sql_*.py streams_*.py)))
@@ -60,11 +60,11 @@ connect := $(sort $(wildcard tests/conformance/test_connect_*.py))
 others := $(addprefix --ignore=,$(pipelines) $(computing) $(units) $(connect))
 FAILURES := $(PARTS:%=$(TEST_LOGS)/%.failures)
 
-# Tests start hundreds of processes. Where the environment forbids Python to keep compiled modules, each of them would compile
-# the project again, which takes longer than most of them run.
+# Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each process compiles the project again, and most
+# processes need more time for this than for their work. So the variable is cleared.
 test retest check: export PYTHONDONTWRITEBYTECODE :=
 
-# Each part prints what it did when it ends, and writes its failures to a file. The files are printed last.
+# Each part prints its output when it ends, and writes its failures to a file. The failures of all parts are printed last.
 define run_parts
 	@mkdir -p $(TEST_LOGS) && rm -f $(TEST_LOGS)/*.failures $(TEST_LOGS)/*.log
 	@$(MAKE) -f $(firstword $(MAKEFILE_LIST)) --no-print-directory -k -j$(PARTS_AT_ONCE) $(1:%=part-%) || { \
@@ -95,7 +95,7 @@ retest: $(VENV)/.dev
 	sed 's/^[A-Z]* //' $(TEST_LOGS)/failures | xargs -d '\n' $(PYTEST)
 	@echo 'Failed first, passed alone:'; sed 's/^[A-Z]* /  /' $(TEST_LOGS)/failures
 
-# These tests are many, or wait for sockets, processes and timers: run those that concern a change by their folder.
+# These folders have many tests, or tests that wait for sockets, processes and timers. Run those that a change concerns.
 CHECK_WITHOUT := $(addprefix tests/unit/,bench client pipelines server testing) tests/tidy/test_failing_run.py
 tidy := tests/tidy $(addprefix --ignore=,$(CHECK_WITHOUT))
 commands := tests/unit/cli
