@@ -150,7 +150,7 @@ class Access:
         """A connection that is not open yet. Raises `Fault`."""
         if not uses_tls and (self.ca or self.cert):
             raise Fault(
-                f"{host}:{port} serves metrics without TLS, and --ca and --cert are for TLS: see https://"
+                f"{host}:{port} serves metrics without TLS, but --ca and --cert need TLS: give https://HOST:PORT"
             )
         if not uses_tls:
             return http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
@@ -193,7 +193,9 @@ def read_page(address: str, access: Access) -> list[str]:
     finally:
         connection.close()
     if response.status == http.HTTPStatus.UNAUTHORIZED:
-        raise Fault(f"no metrics from {address}: it wants a user of felice.metrics.users; see --user")
+        raise Fault(
+            f"no metrics from {address}: the endpoint asks for a user of felice.metrics.users; see --user"
+        )
     if response.status != http.HTTPStatus.OK:
         raise Fault(f"no metrics from {address}: {response.status} {response.reason}")
     return text.splitlines()

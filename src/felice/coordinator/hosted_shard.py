@@ -316,11 +316,11 @@ class HostedShard(Generic[S, R]):
         return self._written_offset
 
     def _note_written(self, offset: int) -> None:
-        """L1, for this shard: each record has a higher offset than the record before it."""
+        """Checks L1 for this shard: each record has a higher offset than the record before it."""
         if offset <= self._written_offset:
             raise BrokenInvariant(
                 "L1",
-                "a shard's record came before an earlier one",
+                "a new record of the shard has no higher offset than an earlier record",
                 offset=offset,
                 earlier=self._written_offset,
             )

@@ -68,7 +68,7 @@ def check_topic(given: Statement, topic: str, partitions: int, replicas: int | N
                 what,
                 f"A Kafka topic with the name '{topic}' already exists, with different partition/replica configuration "
                 f"than required: it has {actual} {what.lower()}, and WITH has {wanted}. Leave {what} out to use "
-                "it as it is",
+                "the topic as it is",
             )
 
 
@@ -164,7 +164,7 @@ class _Reading:
         self._apply(change, given)
 
     def _apply(self, change: Change, given: Statement) -> None:
-        # Only these statements make or change a source, and each of them the one that it names.
+        # Only these statements create or change a source, and each of them only the source that it names.
         if isinstance(given, CreateSource | CreateAsSelect | AlterSource):
             source = change.catalogue.sources[given.name]
             if self._catalogue.sources.get(given.name) is not source:

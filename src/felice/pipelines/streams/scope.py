@@ -90,8 +90,8 @@ class Scope:
         is_early: bool = False,
         partition_of: ChoosePartition | None = None,
     ) -> Node:
-        """The node's records, placed by their keys or by a function. See `TopicFormats` for what a repartition may
-        be.
+        """The node's records after a repartition by key, or by `partition_of`. See `TopicFormats` for the other
+        arguments.
         """
         topic = f"{self.name}-{name}-repartition"
         formats = TopicFormats(

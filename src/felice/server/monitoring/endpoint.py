@@ -9,9 +9,10 @@
 | /v1/ready         | 204 or 503, as Strimzi's agent answers                                                      |
 | /v1/broker-state  | {"brokerState": 3}, Kafka's number of the state                                             |
 
-Keeps true: with `felice.metrics.users` nobody else reads metrics. The other paths say nothing of the data, and load
-            balancers and orchestrators, which have no password, need them.
-            It is served before the logs are recovered, which may take minutes, and until the broker has stopped.
+Keeps true: with `felice.metrics.users` only these users read metrics. The other paths reveal nothing about the data,
+            and need no password, because load balancers and orchestrators have none.
+            The endpoint opens before the logs are recovered, which may take minutes, and closes when the broker has
+            stopped.
 """
 
 from __future__ import annotations

@@ -542,8 +542,8 @@ class SqlService:
         """Raise `StatementFailed` if the cluster was terminated."""
         if self.is_terminated:
             raise StatementFailed(
-                "the cluster was terminated; this server takes no statements until it is started again, and then it "
-                "has no streams, tables and queries",
+                "the cluster was terminated; this server takes no statements until you start it again, and then has "
+                "no streams, tables or queries",
                 "",
                 code=NOT_READY,
                 status=HTTPStatus.SERVICE_UNAVAILABLE,

@@ -25,7 +25,7 @@ class SqlError(Exception):
 
 
 class SqlSyntaxError(SqlError):
-    """A text that is no statement. `got` is the first part of the text that was not expected."""
+    """A text that is not a statement. `got` is the first unexpected part of the text."""
 
     def __init__(self, reason: str, position: Position | None = None, got: str | None = None) -> None:
         super().__init__(reason if got is None else f"{reason}, and got {got}", position)

@@ -137,7 +137,7 @@ def _text(given: Expression | Lambda | Star) -> tuple[str, int]:
         case Field(of, name):
             return f"{_at_least(of, _WITH_SUFFIX)}->{name_text(name)}", _WITH_SUFFIX
         case Element(Column("ARRAY", None), index):
-            # Without quotes it makes an array.
+            # Without quotes, ARRAY[…] would create an array.
             return f"{quoted('ARRAY')}[{expression_text(index)}]", _WITH_SUFFIX
         case Element(of, index):
             return f"{_at_least(of, _WITH_SUFFIX)}[{expression_text(index)}]", _WITH_SUFFIX

@@ -104,7 +104,7 @@ _TOPIC_WITHIN_S = 5.0
 _DECISION_WITHIN_MS = 10_000
 _FINE_AFTER_S = 10.0
 """A query that runs for this time after an error that no App caused has recovered, even without records to read."""
-_JAVA_ENDED = "Spark's Java has ended; it is started again"
+_JAVA_ENDED = "Spark's Java process has ended; the host starts it again"
 
 log = logging.getLogger(__name__)
 
