@@ -68,7 +68,7 @@ class Logins:
     def refuses(self, path: str, authorization: str) -> bool:
         """Whether a request with this Authorization header may not read the path.
 
-        The time of the check reveals nothing about the passwords: it compares digests, which have one length.
+        The time of the check reveals nothing about the passwords: it compares digests, which have equal lengths.
         """
         if not self.pairs or path not in self.paths:
             return False
