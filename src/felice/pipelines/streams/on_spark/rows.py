@@ -104,12 +104,12 @@ class Results:
             of_names = np.fromiter(map(codes.__getitem__, topics), np.int32, size)
         key_array = pa.array(self._all.keys, pa.binary())
         key_places = places_of(key_array, seq, places)
+        parts = np.array([reader_of(topic) for topic in names], np.int32)[of_names]
         if any(headers):
-            is_inner = np.array([reader_of(topic) != OUT for topic in names])[of_names]
-            headers = _placed(headers, is_inner, key_places, places)
+            headers = _placed(headers, parts != OUT, key_places, places)
         lists = [_written(one) for one in headers] if any(headers) else None
         made = {
-            "part": np.array([reader_of(topic) for topic in names], np.int32)[of_names],
+            "part": parts,
             "place": key_places,
             "origin": pa.repeat(pa.scalar(origin), size),
             "seq": seq,
@@ -128,8 +128,8 @@ def _placed(
     place_of: np.ndarray[Any, Any],
     places: int,
 ) -> list[Headers]:
-    """The headers of rows, without the partitions that a function has chosen for a repartition. These partitions go to
-    `place_of`. The headers of results keep their partitions, because the sink needs them.
+    """Set the places of inner rows whose partition a function has chosen, and return all headers without these numbers.
+    The numbers of results stay in their headers, for the sink.
     """
     rest = list(headers)
     for row in np.flatnonzero(is_inner).tolist():
