@@ -9,8 +9,8 @@ import random
 from typing import Any
 
 from differential.operation import Operation
-from felice.protocol.api import API
 from felice.protocol.schema import Field, FieldType, schema_of
+from felice.server.handlers.table import OFFERED
 
 _LEFT_OUT = frozenset(
     {
@@ -102,12 +102,12 @@ _BY_KIND: dict[str, tuple[Any, ...]] = {
     "uint16": (0, 1),
     "uint32": (0, 1),
 }
-APIS = tuple(sorted(api.name for api in API.by_key.values() if api.name not in _LEFT_OUT))
+APIS = tuple(sorted(api.name for api in OFFERED.values() if api.name not in _LEFT_OUT))
 
 
 def operation(chance: random.Random) -> Operation:
     name = chance.choice(APIS)
-    api = next(known for known in API.by_key.values() if known.name == name)
+    api = next(known for known in OFFERED.values() if known.name == name)
     version = chance.randint(max(api.advertised.min, api.accepted.start), api.accepted.stop - 1)
     if name == "Metadata":
         version = max(version, 4)  # before, it creates what it names

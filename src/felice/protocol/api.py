@@ -24,8 +24,11 @@ if TYPE_CHECKING:
         alter_configs,
         alter_partition_reassignments,
         alter_replica_log_dirs,
+        alter_share_group_offsets,
         alter_user_scram_credentials,
         api_versions,
+        consumer_group_describe,
+        consumer_group_heartbeat,
         create_acls,
         create_delegation_token,
         create_partitions,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
         delete_acls,
         delete_groups,
         delete_records,
+        delete_share_group_offsets,
+        delete_share_group_state,
         delete_topics,
         describe_acls,
         describe_client_quotas,
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
         describe_groups,
         describe_log_dirs,
         describe_producers,
+        describe_share_group_offsets,
         describe_topic_partitions,
         describe_transactions,
         describe_user_scram_credentials,
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
         heartbeat,
         incremental_alter_configs,
         init_producer_id,
+        initialize_share_group_state,
         join_group,
         leave_group,
         list_config_resources,
@@ -68,12 +75,21 @@ if TYPE_CHECKING:
         offset_for_leader_epoch,
         produce,
         push_telemetry,
+        read_share_group_state,
+        read_share_group_state_summary,
         renew_delegation_token,
         sasl_authenticate,
         sasl_handshake,
+        share_acknowledge,
+        share_fetch,
+        share_group_describe,
+        share_group_heartbeat,
+        streams_group_describe,
+        streams_group_heartbeat,
         sync_group,
         txn_offset_commit,
         update_features,
+        write_share_group_state,
         write_txn_markers,
     )
 
@@ -345,6 +361,65 @@ class API:
         describe_topic_partitions.DescribeTopicPartitionsRequest,
         describe_topic_partitions.DescribeTopicPartitionsResponse,
     ] = TypedApi(75, "DescribeTopicPartitions", "0", flexible="0+")
+    CONSUMER_GROUP_HEARTBEAT: TypedApi[
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest,
+        consumer_group_heartbeat.ConsumerGroupHeartbeatResponse,
+    ] = TypedApi(68, "ConsumerGroupHeartbeat", "0-1", flexible="0+")
+    CONSUMER_GROUP_DESCRIBE: TypedApi[
+        consumer_group_describe.ConsumerGroupDescribeRequest,
+        consumer_group_describe.ConsumerGroupDescribeResponse,
+    ] = TypedApi(69, "ConsumerGroupDescribe", "0-1", flexible="0+")
+    SHARE_GROUP_HEARTBEAT: TypedApi[
+        share_group_heartbeat.ShareGroupHeartbeatRequest, share_group_heartbeat.ShareGroupHeartbeatResponse
+    ] = TypedApi(76, "ShareGroupHeartbeat", "1", flexible="0+")
+    SHARE_GROUP_DESCRIBE: TypedApi[
+        share_group_describe.ShareGroupDescribeRequest, share_group_describe.ShareGroupDescribeResponse
+    ] = TypedApi(77, "ShareGroupDescribe", "1", flexible="0+")
+    SHARE_FETCH: TypedApi[share_fetch.ShareFetchRequest, share_fetch.ShareFetchResponse] = TypedApi(
+        78, "ShareFetch", "1-2", flexible="0+"
+    )
+    SHARE_ACKNOWLEDGE: TypedApi[
+        share_acknowledge.ShareAcknowledgeRequest, share_acknowledge.ShareAcknowledgeResponse
+    ] = TypedApi(79, "ShareAcknowledge", "1-2", flexible="0+")
+    INITIALIZE_SHARE_GROUP_STATE: TypedApi[
+        initialize_share_group_state.InitializeShareGroupStateRequest,
+        initialize_share_group_state.InitializeShareGroupStateResponse,
+    ] = TypedApi(83, "InitializeShareGroupState", "0", flexible="0+")
+    READ_SHARE_GROUP_STATE: TypedApi[
+        read_share_group_state.ReadShareGroupStateRequest, read_share_group_state.ReadShareGroupStateResponse
+    ] = TypedApi(84, "ReadShareGroupState", "0", flexible="0+")
+    WRITE_SHARE_GROUP_STATE: TypedApi[
+        write_share_group_state.WriteShareGroupStateRequest,
+        write_share_group_state.WriteShareGroupStateResponse,
+    ] = TypedApi(85, "WriteShareGroupState", "0-1", flexible="0+")
+    DELETE_SHARE_GROUP_STATE: TypedApi[
+        delete_share_group_state.DeleteShareGroupStateRequest,
+        delete_share_group_state.DeleteShareGroupStateResponse,
+    ] = TypedApi(86, "DeleteShareGroupState", "0", flexible="0+")
+    READ_SHARE_GROUP_STATE_SUMMARY: TypedApi[
+        read_share_group_state_summary.ReadShareGroupStateSummaryRequest,
+        read_share_group_state_summary.ReadShareGroupStateSummaryResponse,
+    ] = TypedApi(87, "ReadShareGroupStateSummary", "0-1", flexible="0+")
+    STREAMS_GROUP_HEARTBEAT: TypedApi[
+        streams_group_heartbeat.StreamsGroupHeartbeatRequest,
+        streams_group_heartbeat.StreamsGroupHeartbeatResponse,
+    ] = TypedApi(88, "StreamsGroupHeartbeat", "0", flexible="0+")
+    STREAMS_GROUP_DESCRIBE: TypedApi[
+        streams_group_describe.StreamsGroupDescribeRequest,
+        streams_group_describe.StreamsGroupDescribeResponse,
+    ] = TypedApi(89, "StreamsGroupDescribe", "0", flexible="0+")
+    DESCRIBE_SHARE_GROUP_OFFSETS: TypedApi[
+        describe_share_group_offsets.DescribeShareGroupOffsetsRequest,
+        describe_share_group_offsets.DescribeShareGroupOffsetsResponse,
+    ] = TypedApi(90, "DescribeShareGroupOffsets", "0-1", flexible="0+")
+    ALTER_SHARE_GROUP_OFFSETS: TypedApi[
+        alter_share_group_offsets.AlterShareGroupOffsetsRequest,
+        alter_share_group_offsets.AlterShareGroupOffsetsResponse,
+    ] = TypedApi(91, "AlterShareGroupOffsets", "0", flexible="0+")
+    DELETE_SHARE_GROUP_OFFSETS: TypedApi[
+        delete_share_group_offsets.DeleteShareGroupOffsetsRequest,
+        delete_share_group_offsets.DeleteShareGroupOffsetsResponse,
+    ] = TypedApi(92, "DeleteShareGroupOffsets", "0", flexible="0+")
 
     by_key: ClassVar[dict[int, Api]] = {}
 

@@ -164,7 +164,9 @@ class _Decoder:
         word = "if"
         for field, path in tagged:
             with self.source.block(f"{word} {tag} == {field.tag}:"):
-                self.value(f"{target}.{field.name}", field.type, self.version in field.nullable, path)
+                self.value(
+                    f"{target}.{field.name}", field.type, self.version in field.nullable, path, is_tagged=True
+                )
                 self.flush()
                 with self.source.block(f"if pos != {stop}:"):
                     add(f"raise Fault(f'tagged field ends at byte {{{stop}}}')", (path, 0))
@@ -174,7 +176,7 @@ class _Decoder:
 
     # Values
 
-    def value(self, target: str, kind: FieldType, nullable: bool, path: str) -> None:
+    def value(self, target: str, kind: FieldType, nullable: bool, path: str, is_tagged: bool = False) -> None:
         if kind.kind in FIXED_FORMATS:
             self.fixed(FIXED_FORMATS[kind.kind], target, path)
         elif kind.kind == "uuid":
@@ -186,7 +188,7 @@ class _Decoder:
             self.array(target, kind.element, nullable, path)
         elif kind.kind == "struct":
             assert kind.struct is not None
-            self.nested(target, kind.struct, nullable, path)
+            self.nested(target, kind.struct, nullable, path, is_tagged)
         else:
             self.sized(target, kind.kind, nullable, path)
 
@@ -210,17 +212,17 @@ class _Decoder:
             self.source.add(f"pos = {stop}")
         self.null(name, target, nullable, path)
 
-    def nested(self, target: str, cls: type, nullable: bool, path: str) -> None:
+    def nested(self, target: str, cls: type, nullable: bool, path: str, is_tagged: bool) -> None:
         name = self.source.fresh("o")
         if not nullable:
             self.new_struct(name, cls, path)
             self.after.append((f"{target} = {name}", path))
             return
-        # A nullable struct has a leading byte: 1, or -1 for null.
+        # A nullable struct has a leading byte: 1, or for null -1 and in a tagged field 0.
         flag = self.source.fresh("n")
         self.fixed("b", flag, path)
         self.flush()
-        with self.source.block(f"if {flag} >= 0:"):
+        with self.source.block(f"if {flag} {'>' if is_tagged else '>='} 0:"):
             self.new_struct(name, cls, path)
             self.flush()
             self.source.add(f"{target} = {name}")

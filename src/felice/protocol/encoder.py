@@ -161,12 +161,14 @@ class _Encoder:
             assert field.type.struct is not None
             inner = schema_of(field.type.struct).fields
             different = " or ".join(f"({self.differs(f'{value}.{f.name}', f)})" for f in inner)
+            if field.default is EMPTY:
+                return f"{value} is None or {different}"
             return f"{value} is not None and ({different})"
         return self.differs(value, field)
 
     def tag(self, value: str, field: Field, path: str) -> None:
         with self.separate_buffer() as buffer:
-            self.value(value, field.type, self.version in field.nullable, path)
+            self.value(value, field.type, self.version in field.nullable, path, is_tagged=True)
             self.flush()
         self.source.add(f"{self.out} += {uvarint(field.tag or 0)!r}")
         self.source.add(f"{self.out} += uvarint(len({buffer}))")
@@ -182,7 +184,7 @@ class _Encoder:
 
     # Values
 
-    def value(self, value: str, kind: FieldType, nullable: bool, path: str) -> None:
+    def value(self, value: str, kind: FieldType, nullable: bool, path: str, is_tagged: bool = False) -> None:
         if kind.kind in FIXED_FORMATS:
             self.fixed(FIXED_FORMATS[kind.kind], value, path)
         elif kind.kind == "uuid":
@@ -192,7 +194,7 @@ class _Encoder:
             self.array(value, kind.element, nullable, path)
         elif kind.kind == "struct":
             assert kind.struct is not None
-            self.nested(value, kind.struct, nullable, path)
+            self.nested(value, kind.struct, nullable, path, is_tagged)
         elif kind.kind == "string":
             self.string(value, nullable, path)
         else:
@@ -229,7 +231,7 @@ class _Encoder:
             with self.source.block("else:"):
                 self.source.add(f"parts.append(out); parts.append({name}); out = bytearray()")
 
-    def nested(self, value: str, cls: type, nullable: bool, path: str) -> None:
+    def nested(self, value: str, cls: type, nullable: bool, path: str, is_tagged: bool) -> None:
         name = self.source.fresh("o")
         self.source.add(f"{name} = {value}", (path, 0))
         if not nullable:
@@ -238,7 +240,9 @@ class _Encoder:
             return
         self.flush()
         with self.source.block(f"if {name} is None:"):
-            self.source.add(f"{self.out} += b'\\xff'")
+            # As in `decoder.nested`.
+            null = b"\0" if is_tagged else b"\xff"
+            self.source.add(f"{self.out} += {null!r}")
         with self.source.block("else:"):
             self.source.add(f"{self.out} += b'\\x01'")
             self.struct(name, cls, path)

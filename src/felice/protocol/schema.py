@@ -13,7 +13,8 @@ How:         the decorator rebuilds the class with slots. The first construction
 Leaves:      encoding and decoding to `decoder`, `encoder` and `codec`.
 
 Three conventions differ from Kafka's generated classes. The versions of a nested struct's fields apply within the
-versions of the field that contains the struct. A missing tagged struct is None, where Java has an object of defaults.
+versions of the field that contains the struct. A missing tagged struct is None, where Java has an object of defaults,
+unless the declaration says otherwise.
 The default of `records` is None.
 """
 
@@ -223,11 +224,16 @@ def nested(
     *,
     versions: str = "0+",
     nullable: str = "none",
+    default: _Empty | None = None,
     tag: int | None = None,
     ignorable: bool = False,
 ) -> T:
-    """Declare a struct; None by default if it is tagged or nullable."""
-    default = None if tag is not None or nullable != "none" else EMPTY
+    """Declare a struct; without a `default` it is None if the struct is tagged or nullable.
+
+    A struct that is tagged and nullable needs the default EMPTY if null and an absent tag differ, as in Kafka.
+    """
+    if tag is None and nullable == "none":
+        default = EMPTY
     return cast(T, _Spec(FieldType("struct", cls), versions, nullable, tag, default, ignorable))
 
 

@@ -10,10 +10,19 @@ from felice.protocol.schema import EMPTY, FIRST_OWN_TAG, Field, FieldType, Schem
 
 _NO_DEFAULT = {"string": "", "bytes": b"", "uuid": ZERO_UUID, "bool": False, "records": None}
 
-# Names of structs do not travel. Kafka's `TopicPartition` here is a topic with several partitions; that name is taken
-# by the pair of a topic and one partition (`felice.protocol.topic_partition`). The request and the response of
-# AlterClientQuotas have different structs of one name.
-_KAFKAS_NAMES = {"AssignedTopic": "TopicPartition", "AlteredEntry": "EntryData"}
+# Names of structs do not travel. Where Kafka has two equal structs we may have one, and where Kafka has two different
+# structs of one name in a request and its response, or in two records of a topic, ours have two names. Kafka's
+# `TopicPartition` is a topic with several partitions; with us that is the name of a topic and one partition
+# (`felice.protocol.topic_partition`).
+_ONE_NAME = {
+    "AlteredEntry": "EntryData",
+    "AssignedTopic": "TopicPartitions",
+    "CurrentTaskIds": "TaskIds",
+    "CurrentTopicPartitions": "TopicPartitions",
+    "LastAssignmentConfig": "KeyValue",
+    "TopicConfig": "KeyValue",
+    "TopicPartition": "TopicPartitions",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,15 @@ def _our_type(kind: FieldType) -> str:
         return "[]" + _our_type(kind.element)
     if kind.struct is None:
         return kind.kind
-    return _KAFKAS_NAMES.get(kind.struct.__name__, kind.struct.__name__)
+    return _name(kind.struct.__name__)
+
+
+def _name(struct: str) -> str:
+    return _ONE_NAME.get(struct, struct)
+
+
+def _their_type(name: str) -> str:
+    return "[]" + _name(name[2:]) if name.startswith("[]") else _name(name)
 
 
 def _our_default(field: Field, nullable: bool) -> object:
@@ -94,7 +111,7 @@ def _their_rows(
         tagged = version in Versions.parse(field.get("taggedVersions", "none"))
         yield Row(
             place,
-            field["type"],
+            _their_type(field["type"]),
             nullable,
             field["tag"] if tagged else None,
             _their_default(field),

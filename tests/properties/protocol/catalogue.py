@@ -9,20 +9,32 @@ from typing import Any
 from hypothesis import strategies as st
 
 from felice.protocol.api import API
-from felice.protocol.messages import consumer_protocol, offsets_topic, transaction_log
+from felice.protocol.messages import (
+    consumer_group_records,
+    consumer_protocol,
+    offsets_topic,
+    share_group_records,
+    share_state_topic,
+    streams_group_records,
+    transaction_log,
+)
 from felice.protocol.schema import Field, FieldType, schema_of
 
+DATA_KINDS = ("data", "key", "value")
+DATA_MODULES = (
+    consumer_protocol,
+    offsets_topic,
+    consumer_group_records,
+    share_group_records,
+    streams_group_records,
+    share_state_topic,
+    transaction_log,
+)
 DATA_CLASSES: list[type[Any]] = [
-    consumer_protocol.ConsumerProtocolSubscription,
-    consumer_protocol.ConsumerProtocolAssignment,
-    offsets_topic.LegacyOffsetCommitKey,
-    offsets_topic.LegacyOffsetCommitValue,
-    offsets_topic.OffsetCommitKey,
-    offsets_topic.OffsetCommitValue,
-    offsets_topic.GroupMetadataKey,
-    offsets_topic.GroupMetadataValue,
-    transaction_log.TransactionLogKey,
-    transaction_log.TransactionLogValue,
+    cls
+    for module in DATA_MODULES
+    for cls in vars(module).values()
+    if hasattr(cls, "__schema__") and schema_of(cls).kind in DATA_KINDS
 ]
 API_CLASSES: list[type[Any]] = [cls for api in API.by_key.values() for cls in (api.request, api.response)]
 CLASSES = API_CLASSES + DATA_CLASSES
@@ -38,30 +50,35 @@ RANGES = {
 }
 
 
+WIDE_LISTS = 2
+"""How deep lists have several elements: those of lists in lists would make messages of many kilobytes."""
+
+
 def name_of(value: object) -> str:
     return value.__name__ if isinstance(value, type) else str(value)
 
 
-def messages(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
+def messages(cls: type[Any], version: int, depth: int = 0) -> st.SearchStrategy[Any]:
     """Any message that `version` can carry; fields that it cannot carry keep their defaults."""
     fields = [field for field in schema_of(cls).fields if version in field.versions]
-    return st.builds(cls, **{field.name: _values(field, version) for field in fields})
+    return st.builds(cls, **{field.name: _values(field, version, depth) for field in fields})
 
 
-def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
-    values = _of_type(field.type, version)
-    if field.tag is not None and field.type.struct is not None:
+def _values(field: Field, version: int, depth: int) -> st.SearchStrategy[Any]:
+    values = _of_type(field.type, version, depth)
+    if field.tag is not None and field.type.struct is not None and field.default is None:
         # A tagged struct with all defaults is not encoded, and is decoded as None.
         blank = field.type.struct()
         return st.none() | values.filter(lambda value: value != blank)
     return st.none() | values if version in field.nullable else values
 
 
-def _of_type(kind: FieldType, version: int) -> st.SearchStrategy[Any]:
+def _of_type(kind: FieldType, version: int, depth: int) -> st.SearchStrategy[Any]:
     if kind.element is not None:
-        return st.lists(_of_type(kind.element, version), max_size=3)
+        most = 3 if depth < WIDE_LISTS else 1
+        return st.lists(_of_type(kind.element, version, depth + 1), max_size=most)
     if kind.struct is not None:
-        return messages(kind.struct, version)
+        return messages(kind.struct, version, depth)
     if kind.kind in RANGES:
         low, high = RANGES[kind.kind]
         return st.integers(low, high)
@@ -87,15 +104,16 @@ class _Sampler:
         self.version = version
         self.width = width
 
-    def message(self, cls: type[Any]) -> Any:
+    def message(self, cls: type[Any], depth: int = 0) -> Any:
         fields = [field for field in schema_of(cls).fields if self.version in field.versions]
-        return cls(**{field.name: self.value(field.type) for field in fields})
+        return cls(**{field.name: self.value(field.type, depth) for field in fields})
 
-    def value(self, kind: FieldType) -> Any:
+    def value(self, kind: FieldType, depth: int) -> Any:
         if kind.element is not None:
-            return [self.value(kind.element) for _ in range(self.width)]
+            width = self.width if depth < WIDE_LISTS else 1
+            return [self.value(kind.element, depth + 1) for _ in range(width)]
         if kind.struct is not None:
-            return self.message(kind.struct)
+            return self.message(kind.struct, depth)
         if kind.kind in RANGES:
             return self.source.randint(1, RANGES[kind.kind][1])
         return self.others()[kind.kind]()

@@ -15,6 +15,12 @@ from felice.protocol.codec import (
     join_parts,
     parts_size,
 )
+from felice.protocol.messages.consumer_group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    CurrentTopicPartitions,
+)
 from felice.protocol.messages.consumer_protocol import AssignedTopic, ConsumerProtocolSubscription
 from felice.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from felice.protocol.messages.fetch import (
@@ -166,6 +172,54 @@ def test_absent_tagged_struct_is_none_and_so_is_one_of_defaults() -> None:
     partition = PartitionData(current_leader=LeaderIdAndEpoch())
     data = encode(FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]), 12)
     assert decode(FetchResponse, data, 12).responses[0].partitions[0].current_leader is None
+
+
+@pytest.mark.parametrize(
+    ("classic", "tags"),
+    [
+        (None, "01 00 01 00"),
+        (ClassicMemberMetadata(), "00"),
+        (ClassicMemberMetadata(session_timeout_ms=9), "01 00 07 01 00000009 01 00"),
+    ],
+)
+def test_null_is_not_the_default_of_a_tagged_struct_whose_absence_means_defaults(
+    classic: ClassicMemberMetadata | None, tags: str
+) -> None:
+    member = ConsumerGroupMemberMetadataValue(
+        instance_id=None,
+        rack_id=None,
+        client_id="c",
+        client_host="/h",
+        subscribed_topic_names=["t"],
+        subscribed_topic_regex=None,
+        server_assignor=None,
+        classic_member_metadata=classic,
+    )
+    data = bytes.fromhex("0000 00 00 02 63 03 2f68 02 02 74 00 ffffffff 00") + bytes.fromhex(tags)
+    assert encode_data(member) == data
+    assert decode_data(ConsumerGroupMemberMetadataValue, data) == member
+
+
+def test_null_is_not_the_default_of_a_tagged_list_whose_absence_means_an_empty_one() -> None:
+    topic_id = uuid.UUID(int=5)
+    for epochs, tags in (None, "01 00 01 00"), ([], "00"), ([7], "01 00 05 02 00000007"):
+        topic = CurrentTopicPartitions(topic_id=topic_id, partitions=[3], assignment_epochs=epochs)
+        member = ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=2, previous_member_epoch=1, state=1, assigned_partitions=[topic]
+        )
+        data = (
+            bytes.fromhex("0000 00000002 00000001 01 02")
+            + topic_id.bytes
+            + bytes.fromhex(f"02 00000003 {tags} 01 00")
+        )
+        assert encode_data(member) == data
+        assert decode_data(ConsumerGroupCurrentMemberAssignmentValue, data) == member
+
+
+def test_a_tagged_struct_with_anything_behind_its_null_is_malformed() -> None:
+    data = bytes.fromhex("0000 00 00 01 01 01 00 ffffffff 00 01 00 07 00 00000009 01 00")
+    with pytest.raises(MalformedMessage, match="classic_member_metadata"):
+        decode_data(ConsumerGroupMemberMetadataValue, data)
 
 
 # Malformed bytes

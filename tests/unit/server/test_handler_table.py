@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
+from importlib.util import find_spec
 
 import pytest
 
 from felice.protocol.api import API, Api
 from felice.server.handlers import heartbeat
-from felice.server.handlers.table import OFFERED, GuardedHandlers, Handlers
+from felice.server.handlers.table import OFFERED, WITHOUT_HANDLER, GuardedHandlers, Handlers
 from felice.server.security.access_control import in_handler, open_to_all
 
 
@@ -30,6 +31,12 @@ def test_every_handler_has_a_guard_beside_it(api: Api) -> None:
     assert guarded[api.key] is guarded[api.key]
     is_unguarded = sys.modules[handle.__module__].guard in (in_handler, open_to_all)  # type: ignore[attr-defined]
     assert (guarded[api.key] is handle) == is_unguarded
+
+
+def test_an_api_is_offered_as_soon_as_it_has_a_handler() -> None:
+    handled = {api for api in API.by_key.values() if find_spec(f"felice.server.handlers.{api.module}")}
+    assert handled == set(OFFERED.values())
+    assert handled | WITHOUT_HANDLER == set(API.by_key.values())
 
 
 def test_a_handler_without_a_guard_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:

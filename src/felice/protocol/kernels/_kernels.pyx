@@ -316,6 +316,13 @@ cdef class Type:
             return None
         return self.read_sized(source, length, view)
 
+    cdef object read_tagged(self, In* source, object view):
+        """The value of a tagged field, where the byte before a struct is 0 for null."""
+        if self.kind == STRUCT and self.nullable and has(source, 1) and source.data[source.position] == 0:
+            source.position += 1
+            return None
+        return self.read(source, view)
+
     cdef object read_sized(self, In* source, Py_ssize_t length, object view):
         cdef const char* start = <const char*> source.data + source.position
         cdef Py_ssize_t position = source.position
@@ -634,7 +641,7 @@ cdef class Struct:
             stop = source.position + size
             field = self.tagged(tag)
             if field is not None:
-                value = field.type.read(source, view)
+                value = field.type.read_tagged(source, view)
                 if source.position != stop:
                     source.is_left = True
                 if source.is_left:

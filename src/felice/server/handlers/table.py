@@ -1,6 +1,6 @@
 """The handler of each API: the `handle` of the module with the API's name.
 
-ApiVersions offers clients every API of `felice.protocol.api` with a version that the broker advertises and accepts.
+ApiVersions offers clients every API of `felice.protocol.api` but those in `WITHOUT_HANDLER`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,29 @@ if TYPE_CHECKING:
 # The key of an API decides the types of its request and response, so no single type can be given here.
 Handle = Callable[[Any, "RequestContext"], Coroutine[Any, Any, Any]]
 
-OFFERED: dict[int, Api] = {key: api for key, api in API.by_key.items() if api.accepted}
+WITHOUT_HANDLER: frozenset[Api] = frozenset(
+    {
+        API.CONSUMER_GROUP_HEARTBEAT,
+        API.CONSUMER_GROUP_DESCRIBE,
+        API.SHARE_GROUP_HEARTBEAT,
+        API.SHARE_GROUP_DESCRIBE,
+        API.SHARE_FETCH,
+        API.SHARE_ACKNOWLEDGE,
+        API.INITIALIZE_SHARE_GROUP_STATE,
+        API.READ_SHARE_GROUP_STATE,
+        API.WRITE_SHARE_GROUP_STATE,
+        API.DELETE_SHARE_GROUP_STATE,
+        API.READ_SHARE_GROUP_STATE_SUMMARY,
+        API.STREAMS_GROUP_HEARTBEAT,
+        API.STREAMS_GROUP_DESCRIBE,
+        API.DESCRIBE_SHARE_GROUP_OFFSETS,
+        API.ALTER_SHARE_GROUP_OFFSETS,
+        API.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
+"""APIs whose messages are declared, but which this broker does not serve yet: it has no handler for them."""
+
+OFFERED: dict[int, Api] = {key: api for key, api in API.by_key.items() if api not in WITHOUT_HANDLER}
 
 
 class Handlers(dict[int, Handle]):
