@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,6 @@ from confluent_kafka.admin import AdminClient
 from conformance.targets import Target
 from conformance.topics import create_topic, produce_values
 from conformance.wire import unique_name
-from felice.client import Producer as FeliceProducer
-from felice.server.groups.group_lookups import GroupLookups
-from felice.server.process.embedded import EmbeddedBroker
 from peers.python_clients import CLIENTS
 from waiting import wait_until
 
@@ -205,29 +201,3 @@ def test_an_administrator_describes_and_resets(
     wait_until(is_empty, TIMEOUT_S)
     admin.delete_consumer_groups([group])[group].result()
     assert group not in [row.group_id for row in admin.list_consumer_groups().result().valid]
-
-
-@pytest.mark.felice_only
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_librdkafka_consumer_with_the_kip_848_protocol_causes_a_log_line(
-    protocol: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_new = protocol == "consumer"
-    monkeypatch.setattr(GroupLookups.__init__, "__defaults__", (0.5 if is_new else 3600.0,))
-    with EmbeddedBroker(tmp_path / "data") as broker:
-        with FeliceProducer({"bootstrap.servers": broker.bootstrap}) as producer:
-            producer.produce("orders", b"paid")
-        config = {
-            "bootstrap.servers": broker.bootstrap,
-            "auto.offset.reset": "earliest",
-            "group.id": "billing",
-        }
-        consumer = Consumer({**config, "group.protocol": protocol})
-        consumer.subscribe(["orders"])
-        try:
-            wait_until(lambda: consumer.poll(0.1) or "set group.protocol=classic" in caplog.text)
-            # librdkafka may have looked it up again meanwhile.
-            wait_until(lambda: not broker.broker.services.coordinators.lookups._waiting)
-        finally:
-            consumer.close()
-    assert ("set group.protocol=classic" in caplog.text) is is_new

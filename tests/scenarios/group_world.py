@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+from felice.coordinator.group.classic.group import ClassicGroup
 from felice.coordinator.group.offsets import commits as offset_rules
 from felice.coordinator.group.offsets.commits import Commit
 from felice.coordinator.group.records import GroupRecord, GroupRecordCodec, OffsetRecord, Record
@@ -34,6 +36,7 @@ from felice.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from felice.protocol.primitives import ZERO_UUID
 from scenarios.coordinator_world import CoordinatorWorld
 
 GROUP = "g"
@@ -73,6 +76,10 @@ class GroupWorld(CoordinatorWorld[Record]):
 
     def _member_id(self, name: str, options: dict[str, str]) -> str:
         return options.get("as", self.ids.get(name, ""))
+
+    def topic_id(self, topic: str) -> UUID:
+        """The id of a topic; unknown in the scenarios of classic groups."""
+        return ZERO_UUID
 
     # Commands
 
@@ -155,7 +162,7 @@ class GroupWorld(CoordinatorWorld[Record]):
                     committed_leader_epoch=0,
                     committed_metadata=options.get("metadata"),
                 )
-                commits.append(Commit(topic, asked, OffsetCommitResponsePartition()))
+                commits.append(Commit(topic, asked, OffsetCommitResponsePartition(), self.topic_id(topic)))
         caller = Caller(self.waiter(name), int(options.get("v", "9")))
         error, records = self.shard.commit(request, commits, caller, self.now)
         if error:
@@ -213,8 +220,10 @@ class GroupWorld(CoordinatorWorld[Record]):
 
     def do_show(self, names: list[str], options: dict[str, str]) -> None:
         for group in self.shard.groups.values():
+            if not isinstance(group, ClassicGroup):
+                continue
             members = ",".join(
-                f"{m.member_id}{'?' if m.joining else ''}{'!' if m.syncing else ''}={m.assignment.decode()}"
+                f"{m.member_id}{'?' if m.joining else ''}{'!' if m.syncing else ''}={text_of(m.assignment)}"
                 for m in group.members.values()
             )
             self.say(
@@ -228,10 +237,18 @@ class GroupWorld(CoordinatorWorld[Record]):
         self.start()
 
 
+def text_of(payload: bytes) -> str:
+    """What a client passes to another; of real consumers' metadata only the length."""
+    try:
+        return bytes(payload).decode("ascii")
+    except UnicodeDecodeError:
+        return f"<{len(payload)} bytes>"
+
+
 def describe_response(response: Any) -> str:
     match response:
         case JoinGroupResponse():
-            members = ",".join(f"{m.member_id}={bytes(m.metadata).decode()}" for m in response.members)
+            members = ",".join(f"{m.member_id}={text_of(m.metadata)}" for m in response.members)
             text = f"join {ErrorCode(response.error_code).name} member={response.member_id}"
             if response.error_code == 0:
                 text += f" gen={response.generation_id} protocol={response.protocol_name} leader={response.leader}"
@@ -239,7 +256,7 @@ def describe_response(response: Any) -> str:
             return text + (" skip-assignment" if response.skip_assignment else "")
         case SyncGroupResponse():
             error = ErrorCode(response.error_code).name
-            return f"sync {error} assignment={bytes(response.assignment).decode()!r}"
+            return f"sync {error} assignment={text_of(response.assignment)!r}"
         case LeaveGroupResponse():
             rows = [
                 f"{m.member_id or m.group_instance_id}:{ErrorCode(m.error_code).name}"
@@ -267,5 +284,5 @@ def describe_record(record: Record) -> str:
     assert isinstance(record, GroupRecord)
     if record.value is None:
         return f"group {record.group_id} removed"
-    members = ",".join(f"{m.member_id}={bytes(m.assignment).decode()}" for m in record.value.members)
+    members = ",".join(f"{m.member_id}={text_of(m.assignment)}" for m in record.value.members)
     return f"group {record.group_id} gen={record.value.generation} leader={record.value.leader} members=[{members}]"

@@ -95,6 +95,98 @@ class CoordinatorOptions(MonitoringOptions):
         "How long a transaction V2 write waits at most while the previous transaction is still ending.",
         minimum=0,
     )
+    group_consumer_session_timeout_ms: int = option(
+        "group.consumer.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "After how long without a heartbeat a member of a consumer group is removed.",
+        minimum=1,
+    )
+    group_consumer_min_session_timeout_ms: int = option(
+        "group.consumer.min.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "The shortest session timeout that a consumer group may be given.",
+        minimum=1,
+    )
+    group_consumer_max_session_timeout_ms: int = option(
+        "group.consumer.max.session.timeout.ms",
+        Kind.INT,
+        60_000,
+        "The longest session timeout that a consumer group may be given.",
+        minimum=1,
+    )
+    group_consumer_heartbeat_interval_ms: int = option(
+        "group.consumer.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        "How often members of a consumer group send heartbeats.",
+        minimum=1,
+    )
+    group_consumer_min_heartbeat_interval_ms: int = option(
+        "group.consumer.min.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        "The shortest heartbeat interval that a consumer group may be given.",
+        minimum=1,
+    )
+    group_consumer_max_heartbeat_interval_ms: int = option(
+        "group.consumer.max.heartbeat.interval.ms",
+        Kind.INT,
+        15_000,
+        "The longest heartbeat interval that a consumer group may be given.",
+        minimum=1,
+    )
+    group_consumer_assignment_interval_ms: int = option(
+        "group.consumer.assignment.interval.ms",
+        Kind.INT,
+        1_000,
+        "The shortest time between two computations of a consumer group's assignment.",
+        minimum=0,
+    )
+    group_consumer_min_assignment_interval_ms: int = option(
+        "group.consumer.min.assignment.interval.ms",
+        Kind.INT,
+        0,
+        "The shortest assignment interval that a consumer group may be given.",
+        minimum=0,
+    )
+    group_consumer_max_assignment_interval_ms: int = option(
+        "group.consumer.max.assignment.interval.ms",
+        Kind.INT,
+        15_000,
+        "The longest assignment interval that a consumer group may be given.",
+        minimum=0,
+    )
+    group_consumer_max_size: int = option(
+        "group.consumer.max.size",
+        Kind.INT,
+        INT_MAX,
+        "The most members of a consumer group.",
+        minimum=1,
+    )
+    group_consumer_regex_refresh_interval_ms: int = option(
+        "group.consumer.regex.refresh.interval.ms",
+        Kind.INT,
+        600_000,
+        "How often the regular expressions of a consumer group are matched with the topics even if none came or went.",
+        minimum=10_000,
+    )
+    group_consumer_assignors: tuple[str, ...] = option(
+        "group.consumer.assignors",
+        Kind.LIST,
+        ("uniform", "range"),
+        "The assignors of consumer groups, the default first: uniform, range.",
+        choices=("uniform", "range"),
+        may_be_empty=False,
+    )
+    group_consumer_migration_policy: str = option(
+        "group.consumer.migration.policy",
+        Kind.STRING,
+        "bidirectional",
+        "Whether a group with members may change between the classic and the consumer protocol.",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
     group_initial_rebalance_delay_ms: int = option(
         "group.initial.rebalance.delay.ms",
         Kind.INT,

@@ -41,7 +41,7 @@ _FIXED = (
     _fixed(
         "group.coordinator.rebalance.protocols",
         Kind.LIST,
-        ("classic",),
+        ("classic", "consumer"),
         "The supported group protocols.",
     ),
     _fixed(

@@ -17,11 +17,13 @@ from felice.protocol.errors import ApiError, ErrorCode
 TRANSACTION_VERSION = "transaction.version"
 """0: as before KIP-890; 1: flexible records of transactional ids; 2: transaction V2."""
 
+GROUP_VERSION = "group.version"
+"""0: classic groups only; 1: consumer groups, too (KIP-848)."""
 
 Levels = Mapping[str, tuple[int, int]]
 """The lowest and the highest level of each feature that a broker supports."""
 
-SUPPORTED: Levels = {TRANSACTION_VERSION: (0, 2)}
+SUPPORTED: Levels = {GROUP_VERSION: (0, 1), TRANSACTION_VERSION: (0, 2)}
 
 FIRST_LEVELS: Mapping[str, int] = {name: highest for name, (_, highest) in SUPPORTED.items()}
 """The levels of a new cluster. An existing cluster keeps its levels until an operator raises them."""

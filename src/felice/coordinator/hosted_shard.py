@@ -32,6 +32,7 @@ from felice.coordinator.shard import (
     Shard,
     TransactionalProducer,
     Undo,
+    Work,
 )
 from felice.dataclass import dataclass
 from felice.env import Clock
@@ -105,6 +106,8 @@ class HostedShard(Generic[S, R]):
         self._committing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
+        # The computations in threads by key: the first of each key has begun.
+        self._works: dict[str, deque[Work[R]]] = {}
 
     def now(self) -> Instant:
         """The time of an event that happens now."""
@@ -231,6 +234,38 @@ class HostedShard(Generic[S, R]):
             reply.send()
         if outcome.records or outcome.after_write:
             self._write(outcome.records, outcome.after_write, outcome.producer)
+        for work in outcome.work:
+            waiting = self._works.setdefault(work.key, deque())
+            waiting.append(work)
+            if len(waiting) == 1:
+                self._begin(work)
+
+    # Work in threads
+
+    def _begin(self, work: Work[R]) -> None:
+        future = asyncio.get_running_loop().run_in_executor(None, work.run)
+        future.add_done_callback(lambda done: self._on_done(work, done))
+
+    def _on_done(self, work: Work[R], done: asyncio.Future[None]) -> None:
+        """The result counts only while this shard lives: another coordinator computes it again if it needs it."""
+        fault = None if done.cancelled() else done.exception()
+        if self.is_closed or done.cancelled():
+            return
+        if isinstance(fault, Exception):
+            _log.error(
+                "a computation of a coordinator's shard failed",
+                extra={"partition": self.partition.name, "work": work.key},
+                exc_info=fault,
+            )
+        waiting = self._works[work.key]
+        waiting.popleft()
+        if waiting:
+            self._begin(waiting[0])
+        else:
+            del self._works[work.key]
+        failure = fault if isinstance(fault, Exception) else None
+        with contextlib.suppress(ApiError):  # the shard is loaded again
+            self.run(lambda now: work.on_done(now, failure))
 
     def _write(
         self, records: list[R], after: list[AfterWrite[R]], producer: TransactionalProducer | None

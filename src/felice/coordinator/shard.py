@@ -3,7 +3,8 @@
 Keeps true:  a shard is a function of its log. Replaying the records that it wrote restores the durable part of its
              state; the rest (waiting requests, deadlines) may be lost without harm.
 How:         an event goes in with the time and comes out as an `Outcome`: records to write, answers that may be sent
-             now, and continuations that must wait for the records. Deadlines are data: the shell reads
+             now, and continuations that must wait for the records. Long computations are data, too (`Work`): the
+             shell runs them in a thread, and their results are events. Deadlines are data: the shell reads
              `next_deadline_ms` and calls `on_time`. Applying a record returns a function that undoes it, so that a
              refused write leaves no trace.
 Leaves:      logs, clocks, sockets and futures to `hosted_shard` and `runtime`.
@@ -85,27 +86,47 @@ class TransactionalProducer:
     epoch: int
 
 
+class Work(Protocol[R]):
+    """A computation that would hold the event loop for long. It reads values that never change, and no shard."""
+
+    @property
+    def key(self) -> str:
+        """Of two computations with one key, the second begins when the first has ended."""
+        ...
+
+    def run(self) -> None:
+        """Computes, in another thread, and keeps the result."""
+        ...
+
+    def on_done(self, now: Instant, fault: Exception | None) -> Outcome[R]:
+        """Continues in the shard with the result of `run`, or with the exception that `run` raised."""
+        ...
+
+
 @dataclass(slots=True)
 class Outcome(Generic[R]):
     """The result of one event. The shell sends the replies, writes the records, then runs the continuations.
 
-    With a `producer` the records belong to its transaction and wait for its marker.
+    With a `producer` the records belong to its transaction and wait for its marker. `work` is computed elsewhere, and
+    is an event of its own when it is done.
     """
 
     replies: list[Sendable] = field(default_factory=list)
     records: list[R] = field(default_factory=list)
     after_write: list[AfterWrite[R]] = field(default_factory=list)
     producer: TransactionalProducer | None = None
+    work: list[Work[R]] = field(default_factory=list)
 
     def reply(self, waiter: Waiter[A], response: A) -> None:
         """Adds a reply that may be sent at once."""
         self.replies.append(Reply(waiter, response))
 
     def extend(self, other: Outcome[R]) -> None:
-        """Adds the replies, records and continuations of another outcome."""
+        """Adds the replies, records, continuations and work of another outcome."""
         self.replies += other.replies
         self.records += other.records
         self.after_write += other.after_write
+        self.work += other.work
 
 
 @dataclass(frozen=True, slots=True)

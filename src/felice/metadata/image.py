@@ -127,6 +127,8 @@ class ClusterImage:
     client_configs: Mapping[ClientEntity, Mapping[str, str]] = field(default_factory=dict, repr=False)
     # Client metrics resources (KIP-714) by name. A resource without configurations does not exist.
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Configurations of groups by id. A group without any has no entry; a group with one need not exist.
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Finalized levels by feature. The epoch is the version of their node, -1 without one.
     features: Mapping[str, int] = field(default_factory=dict)
     features_epoch: int = -1
@@ -210,9 +212,10 @@ class ImageBuilder:
                 self._put_client_config("/".join(parts[1:]), node)
             case ["config", "brokers", _]:
                 self._put_config("broker_configs", layout.entity_of(path), node)
-            case ["config", "client-metrics", _]:
+            case ["config", "client-metrics" | "groups" as kind, _]:
                 is_empty = node is None or not layout.decode_config(node.data)
-                self._put_config("client_metrics", layout.entity_of(path), None if is_empty else node)
+                field_name = "client_metrics" if kind == "client-metrics" else "group_configs"
+                self._put_config(field_name, layout.entity_of(path), None if is_empty else node)
             case ["kafka-acl", _, _] | ["kafka-acl-extended", "prefixed", _, _]:
                 self._put_acls(path, node)
             case ["delegation_token", "tokens", token_id]:

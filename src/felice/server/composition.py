@@ -36,7 +36,6 @@ from felice.server.flow.request_log import RequestLog
 from felice.server.flow.request_memory import RequestMemory
 from felice.server.flow.turns import Turns
 from felice.server.groups.coordinators import Coordinators
-from felice.server.groups.group_lookups import GroupLookups
 from felice.server.handlers.table import OFFERED, Handle
 from felice.server.lifecycle import Lifecycle
 from felice.server.maintenance import Maintenance
@@ -124,7 +123,6 @@ def compose(basis: Basis, broker_id: int, cluster_id: str, store: MetadataStore,
         auto_topics,
         producer_ids,
         lambda: image_follower.check_session(),  # created below
-        GroupLookups(env.clock.monotonic),
     )
     quotas = ClientQuotas(env.clock, basis.config)
     quotas.follow(watcher.image)

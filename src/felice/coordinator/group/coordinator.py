@@ -9,6 +9,7 @@ Leaves:      differences between request versions to the handlers.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import uuid
 from collections.abc import Callable, Sequence
@@ -16,6 +17,12 @@ from typing import TypeVar
 
 from felice.config import BrokerConfig
 from felice.coordinator.group.classic.rebalance import join_error
+from felice.coordinator.group.consumer.checks import check_request
+from felice.coordinator.group.consumer.describe import describe_missing
+from felice.coordinator.group.consumer.expressions import May
+from felice.coordinator.group.consumer.heartbeat import error_response
+from felice.coordinator.group.modern.settings import GroupTimes, group_times
+from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
 from felice.coordinator.group.offsets import topics as offset_topics
 from felice.coordinator.group.offsets.commits import Commit
 from felice.coordinator.group.records import GroupRecordCodec, Record
@@ -35,6 +42,11 @@ from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.metadata.image import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
+from felice.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -93,11 +105,13 @@ class GroupCoordinator:
         # Topics that the store lost without a request to delete them.
         self._missing_topics: dict[str, uuid.UUID] = {}
         self._create_topic = create_topic
-        settings = GroupSettings.of(config)
+        self._topics = NO_TOPICS
+        settings = GroupSettings.of(config, self._times_of)
+        self._assignors = settings.consumer_assignors
         self._runtime: CoordinatorRuntime[GroupShard, Record] = CoordinatorRuntime(
             topic=GROUP_TOPIC,
             partition_count=self._partition_count,
-            new_shard=lambda: GroupShard(settings),
+            new_shard=lambda: GroupShard(settings, lambda: self._topics),
             codec=GroupRecordCodec(),
             partitions=partitions,
             clock=env.clock,
@@ -109,6 +123,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Loads the shards whose partitions this broker leads, and follows leadership from now on."""
         self._known_topics = self._topic_ids()
+        self._follow_topics()
         self._runtime.start()
 
     def stop(self) -> None:
@@ -117,6 +132,7 @@ class GroupCoordinator:
 
     def on_image(self) -> None:
         """The cluster changed: loads and closes shards by leadership, and removes offsets of deleted topics."""
+        self._follow_topics()
         before, known = {**self._missing_topics, **self._known_topics}, self._topic_ids()
         self._known_topics = known
         self._runtime.follow_roles()
@@ -143,6 +159,15 @@ class GroupCoordinator:
             # A shard that fails here is loaded again, with offsets that no request can reach; they expire.
             with contextlib.suppress(ApiError):
                 hosted.run(lambda _, shard=shard: shard.on_topics_deleted(topics))  # type: ignore[misc]
+
+    def _follow_topics(self) -> None:
+        """Gives groups another version of the topics if a topic came, went, or has other partitions."""
+        image = self._image()
+        if not self._topics.is_as(image.topics):
+            self._topics = Topics(image.topics, image.topic_names, self._topics.version + 1)
+
+    def _times_of(self, group_id: str) -> GroupTimes:
+        return group_times(self._config, self._image().group_configs.get(group_id, {}))
 
     def _topic_ids(self) -> dict[str, uuid.UUID]:
         return {name: topic.topic_id for name, topic in self._image().topics.items()}
@@ -208,6 +233,34 @@ class GroupCoordinator:
             return shard.leave(group_id, leavers, Caller(waiter, client.version), now)
 
         return await self._call(group_id, event, lambda error: LeaveGroupResponse(error_code=error))
+
+    # Consumer groups (KIP-848)
+
+    async def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client, may_describe: May | None
+    ) -> ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeat. `may_describe` tells which topics a regular expression may match; None: any."""
+        unique = base64.urlsafe_b64encode(self._random.getrandbits(128).to_bytes(16)).rstrip(b"=").decode()
+        try:
+            check_request(request, client.version, self._assignors)
+        except ApiError as error:
+            return error_response(error.code, error.message)
+
+        def event(
+            shard: GroupShard, waiter: Waiter[ConsumerGroupHeartbeatResponse], now: Instant
+        ) -> Outcome[Record]:
+            caller = Caller(waiter, client.version, client.client_id, client.host, unique)
+            return shard.consumer_heartbeat(request, caller, may_describe, now)
+
+        return await self._call(request.group_id, event, error_response)
+
+    def describe_consumer(self, group_id: str) -> ConsumerDescribedGroup:
+        """One group of a ConsumerGroupDescribe request."""
+        try:
+            _check_group_id(group_id)
+            return self._runtime.hosted(group_id).shard.describe_consumer(group_id)
+        except ApiError as error:
+            return describe_missing(group_id, error.code, error.message)
 
     # Offsets
 
@@ -291,7 +344,7 @@ class GroupCoordinator:
     async def fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool, client: Client
     ) -> OffsetFetchResponseGroup:
-        """Classic groups do not check the member id and epoch of version 9: those belong to the KIP-848 protocol."""
+        """OffsetFetch for one group. From version 9 on, a consumer group checks the member and its epoch (KIP-848)."""
 
         def failed(error: ErrorCode) -> OffsetFetchResponseGroup:
             return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
@@ -300,6 +353,9 @@ class GroupCoordinator:
             shard: GroupShard, waiter: Waiter[OffsetFetchResponseGroup], now: Instant
         ) -> Outcome[Record]:
             image, version, group_id = self._image(), client.version, request.group_id
+            refusal = shard.check_fetch(group_id, request.member_id, request.member_epoch)
+            if refusal != ErrorCode.NONE:
+                return Outcome([Reply(waiter, failed(refusal))])
             if request.topics is None:
                 topics = offset_topics.fetch_all(shard.offsets, group_id, require_stable, version, image)
             else:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TypeAlias
 from uuid import UUID
 
+from felice.coordinator.group.consumer.codec import CONSUMER_TYPES, decode_consumer, encode_consumer
+from felice.coordinator.group.consumer.values import CONSUMER_RECORDS, ConsumerRecord
 from felice.dataclass import dataclass
 from felice.protocol.codec import data_version, decode_data, encode_data
 from felice.protocol.messages.offsets_topic import (
@@ -62,14 +64,16 @@ class GroupRecord:
     value: GroupMetadataValue | None
 
 
-Record: TypeAlias = GroupRecord | OffsetRecord
+Record: TypeAlias = GroupRecord | OffsetRecord | ConsumerRecord
 
 
 class GroupRecordCodec:
-    """Encodes and decodes group records and offset records."""
+    """Encodes and decodes the records of groups and of offsets."""
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         """Key and value; no value is a tombstone, which deletes the group or the offset."""
+        if isinstance(record, CONSUMER_RECORDS):
+            return encode_consumer(record)
         if isinstance(record, GroupRecord):
             key = encode_data(GroupMetadataKey(group=record.group_id))
             return key, None if record.value is None else encode_data(record.value, _GROUP_METADATA_VERSION)
@@ -91,6 +95,8 @@ class GroupRecordCodec:
             offset_key = decode_data(OffsetCommitKey, _OFFSET_COMMIT_TYPE.to_bytes(2) + key[2:])
             committed = None if value is None else _decode_committed(value)
             return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed)
+        if record_type in CONSUMER_TYPES:
+            return decode_consumer(record_type, key, value)
         return None
 
 

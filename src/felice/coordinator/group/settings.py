@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import field
+
 from felice.config import BrokerConfig
+from felice.coordinator.group.modern.settings import GroupTimes
 from felice.dataclass import dataclass
 
 # How long the JoinGroup of a new member may wait. Its client may have come back under another id, and the abandoned
@@ -21,10 +25,15 @@ class GroupSettings:
     offset_metadata_max_size: int = 4096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    consumer_regex_refresh_interval_ms: int = 600_000
+    consumer_migration_policy: str = "bidirectional"
+    times_of: Callable[[str], GroupTimes] = field(default=lambda _: GroupTimes())
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> GroupSettings:
-        """The settings in a broker's configuration."""
+    def of(cls, config: BrokerConfig, times_of: Callable[[str], GroupTimes]) -> GroupSettings:
+        """The settings in a broker's configuration. `times_of` returns the times of a group, which may change."""
         return cls(
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -33,4 +42,9 @@ class GroupSettings:
             offset_metadata_max_size=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            consumer_max_size=config.group_consumer_max_size,
+            consumer_assignors=tuple(config.group_consumer_assignors),
+            consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+            consumer_migration_policy=config.group_consumer_migration_policy,
+            times_of=times_of,
         )

@@ -2,21 +2,34 @@
 
 Keeps true:  everything that a restart needs is in the log: each stable generation with its members, each commit.
              A group exists from its first join or commit until its tombstone.
-Finds the group and applies the rules that concern no single group; the rest is in `join`, `sync`, `membership`,
-`rebalance`, `commits` and `listing`.
+Finds the group, and applies the rules that are those of all groups. The rules of a protocol are in its package
+(`classic`, `consumer`), behind its `kind`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 from felice.coordinator.group.alarms import Alarms
-from felice.coordinator.group.classic import commit_checks, listing, membership, rebalance
+from felice.coordinator.group.classic import listing, membership, rebalance
 from felice.coordinator.group.classic.group import ClassicGroup
-from felice.coordinator.group.classic.join import join
+from felice.coordinator.group.classic.join import join, supported_protocols
+from felice.coordinator.group.classic.kind import CLASSIC
 from felice.coordinator.group.classic.rebalance import drop_member, join_error
 from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.classic.sync import sync
+from felice.coordinator.group.consumer import classic_members
+from felice.coordinator.group.consumer import heartbeat as heartbeats
+from felice.coordinator.group.consumer.conversion import downgraded, is_last_of_protocol, upgraded
+from felice.coordinator.group.consumer.describe import describe_consumer
+from felice.coordinator.group.consumer.expressions import May
+from felice.coordinator.group.consumer.group import JOIN_EPOCH, ConsumerGroup
+from felice.coordinator.group.consumer.kind import CONSUMER
+from felice.coordinator.group.consumer.tombstones import tombstones
+from felice.coordinator.group.consumer.values import ClassicProtocols, ConsumerRecord, EpochRecord
+from felice.coordinator.group.kinds import CommitCheck, Kind
+from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
 from felice.coordinator.group.offsets import commits as offset_rules
 from felice.coordinator.group.offsets.commits import Commit
 from felice.coordinator.group.offsets.store import OffsetStore, undo_nothing
@@ -34,7 +47,12 @@ from felice.coordinator.shard import (
     Undo,
 )
 from felice.dataclass import dataclass
-from felice.protocol.errors import ErrorCode
+from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
+from felice.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,17 +70,33 @@ from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 _GROUP_ID_NOT_FOUND_SINCE = 9  # of OffsetCommit
 
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+
+
+def kind_of(group: AnyGroup) -> Kind[Any]:
+    """The rules of the group's protocol."""
+    return CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+
 
 class GroupShard:
     """The state machine of one partition of `__consumer_offsets`. Implements `coordinator.shard.Shard`."""
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, topics: Callable[[], Topics] = lambda: NO_TOPICS) -> None:
+        """`topics` returns the topics of the cluster as they are now: the input of each event."""
         self.settings = settings
-        self.groups: dict[str, ClassicGroup] = {}
+        self._topics = topics
+        self.groups: dict[str, AnyGroup] = {}
         self.offsets = OffsetStore()
         self._alarms = Alarms()
         self._loaded = False
         self._next_expiry_ms = NEVER_MS
+        # Groups that the current event makes: they count once their first record is replayed.
+        self._made: dict[str, AnyGroup] = {}
+
+    def turn(self, now: Instant) -> Turn:
+        """The context of one event."""
+        self._made = {}
+        return Turn(self.settings, now, topics=self._topics(), made=self._made)
 
     # The log
 
@@ -73,12 +107,51 @@ class GroupShard:
             if record.committed is None or record.group_id in self.groups:
                 return undo
             return self._create_simple(record.group_id, undo)
+        if not isinstance(record, GroupRecord):
+            return self._replay_consumer(record)
         if record.value is None:
-            return self._remove(record.group_id)
+            return self._remove(record.group_id, ClassicGroup)
         if not self._loaded:
             self.groups[record.group_id] = ClassicGroup.restore(record.group_id, record.value, self._alarms)
+            return undo_nothing
+        made = self._made.get(record.group_id)
+        if isinstance(made, ClassicGroup) and self.groups.get(record.group_id) is not made:
+            return self._put(made)
         # After loading, the record of a live group only repeats its current state.
         return undo_nothing
+
+    def _replay_consumer(self, record: ConsumerRecord) -> Undo:
+        """A consumer group exists from its first record with a value on, in the place of an empty classic group."""
+        group = self.groups.get(record.group_id)
+        if isinstance(record, EpochRecord) and record.value is None:
+            return self._remove(record.group_id, ConsumerGroup)
+        if isinstance(group, ConsumerGroup):
+            return group.replay(record)
+        if record.value is None:
+            return undo_nothing
+        made = self._made.get(record.group_id)
+        if not isinstance(made, ConsumerGroup):
+            made = ConsumerGroup(record.group_id, alarms=self._alarms)
+        undo_put = self._put(made)
+        undo_record = made.replay(record)
+
+        def undo() -> None:
+            undo_record()
+            undo_put()
+
+        return undo
+
+    def _put(self, group: AnyGroup) -> Undo:
+        """The group takes the place of another one, or a new place."""
+        before = self.groups.get(group.group_id)
+        self.groups[group.group_id] = group
+
+        def undo() -> None:
+            self.forget(group)
+            if before is not None:
+                self.groups[group.group_id] = before
+
+        return undo
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         """A transaction ended: its commits count from now on, or are dropped."""
@@ -90,14 +163,14 @@ class GroupShard:
         """Restarts all sessions: members could not reach a coordinator while the log was read."""
         self._loaded = True
         self._next_expiry_ms = now.steady_ms + self.settings.offsets_retention_check_interval_ms
-        turn = Turn(self.settings, now)
+        turn = self.turn(now)
         for group in self.groups.values():
-            rebalance.on_loaded(group, turn)
+            kind_of(group).on_loaded(group, turn)
         return turn.outcome
 
     def on_unloaded(self, error: ErrorCode) -> list[Sendable]:
         """Every group ends here: returns `error` for every waiting JoinGroup and SyncGroup."""
-        return [reply for group in self.groups.values() for reply in rebalance.on_unloaded(group, error)]
+        return [reply for group in self.groups.values() for reply in kind_of(group).on_unloaded(group, error)]
 
     # Time
 
@@ -107,11 +180,11 @@ class GroupShard:
 
     def on_time(self, now: Instant) -> Outcome[Record]:
         """Ends sessions, join and sync phases that are due, and expires offsets."""
-        turn = Turn(self.settings, now)
+        turn = self.turn(now)
         for group_id in self._alarms.take_due(now.steady_ms):
             group = self.groups.get(group_id)
             if group is not None:
-                rebalance.on_time(group, turn)
+                kind_of(group).on_time(group, turn)
         if self._next_expiry_ms <= now.steady_ms:
             self._next_expiry_ms = now.steady_ms + self.settings.offsets_retention_check_interval_ms
             self._expire(turn)
@@ -123,14 +196,10 @@ class GroupShard:
             turn.outcome.records += gone
             kept = sum(map(len, self.offsets.topics(group.group_id).values())) - len(gone)
             if kept == 0 and self._is_idle(group):
-                turn.outcome.records.append(GroupRecord(group.group_id, None))
+                turn.outcome.records += kind_of(group).tombstones(group)
 
-    def _is_idle(self, group: ClassicGroup) -> bool:
-        return (
-            group.state is GroupState.EMPTY
-            and not group.pending_joins
-            and not self.offsets.has_pending(group.group_id)
-        )
+    def _is_idle(self, group: AnyGroup) -> bool:
+        return kind_of(group).is_idle(group) and not self.offsets.has_pending(group.group_id)
 
     # Membership
 
@@ -138,7 +207,7 @@ class GroupShard:
         self, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], now: Instant
     ) -> Outcome[Record]:
         """JoinGroup: checks the session timeout; a JoinGroup without a member id may create the group."""
-        turn = Turn(self.settings, now)
+        turn = self.turn(now)
         timeout_ms = request.session_timeout_ms
         if not self.settings.min_session_timeout_ms <= timeout_ms <= self.settings.max_session_timeout_ms:
             turn.outcome.reply(
@@ -149,31 +218,69 @@ class GroupShard:
         if group is None and request.member_id:
             turn.outcome.reply(caller.waiter, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return turn.outcome
-        if group is not None:
+        if isinstance(group, ConsumerGroup) and group.members:
+            return self._join_consumer_group(group, request, caller, turn)
+        if isinstance(group, ClassicGroup):
             join(group, request, caller, turn)
         else:
-            self._join_first(request, caller, turn)
+            self._join_first(group, request, caller, turn)
         return turn.outcome
 
-    def _join_first(self, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn) -> None:
-        """Writes a new group at once, still empty, so that a restart knows of it."""
+    def _join_first(
+        self,
+        empty: ConsumerGroup | None,
+        request: JoinGroupRequest,
+        caller: Caller[JoinGroupResponse],
+        turn: Turn,
+    ) -> None:
+        """Writes a new group at once, still empty, so that a restart knows of it; in the place of an empty one."""
         group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now.wall_ms, alarms=self._alarms)
-        empty = group.record()
+        record = group.record()
         join(group, request, caller, turn)
         if group.members or group.pending_joins:
-            self.groups[group.group_id] = group
-            turn.outcome.records.insert(0, empty)
+            self._made[group.group_id] = group
+            removed = () if empty is None else tombstones(empty)
+            turn.outcome.records[:0] = [*removed, record]
             turn.outcome.after_write.append(GroupCreated(self, group))
+
+    def _join_consumer_group(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        caller: Caller[JoinGroupResponse],
+        turn: Turn,
+    ) -> Outcome[Record]:
+        """A member of the classic protocol joins a consumer group, or makes it a classic group again.
+
+        The latter happens when a static member comes back with the classic protocol and was the last one of the new.
+        """
+        holder = group.static_members.get(request.group_instance_id or "")
+        try:
+            if holder is not None and not request.member_id and is_last_of_protocol(group, holder, turn):
+                classic = ClassicProtocols(request.session_timeout_ms, supported_protocols(request))
+                made = self._made[group.group_id] = downgraded(group, (), {holder: classic}, turn)
+                turn.outcome.records += [*tombstones(group), made.record()]
+                join(made, request, caller, turn)
+            else:
+                classic_members.join(group, request, caller, turn)
+        except ApiError as error:
+            return Outcome([Reply(caller.waiter, join_error(error.code, request.member_id))])
+        return turn.outcome
 
     def sync(
         self, request: SyncGroupRequest, caller: Caller[SyncGroupResponse], now: Instant
     ) -> Outcome[Record]:
         """SyncGroup; UNKNOWN_MEMBER_ID if there is no such group."""
-        turn = Turn(self.settings, now)
+        turn = self.turn(now)
         group = self.groups.get(request.group_id)
         if group is None:
             response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
             turn.outcome.reply(caller.waiter, response)
+        elif isinstance(group, ConsumerGroup):
+            try:
+                classic_members.sync(group, request, caller, turn)
+            except ApiError as error:
+                turn.outcome.reply(caller.waiter, classic_members.sync_error(error.code))
         else:
             sync(group, request, caller, turn)
         return turn.outcome
@@ -183,20 +290,65 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        return HeartbeatResponse(error_code=membership.heartbeat(group, request, Turn(self.settings, now)))
+        turn = self.turn(now)
+        if isinstance(group, ConsumerGroup):
+            return HeartbeatResponse(error_code=classic_members.heartbeat(group, request, turn))
+        return HeartbeatResponse(error_code=membership.heartbeat(group, request, turn))
 
     def leave(
         self, group_id: str, leavers: list[MemberIdentity], caller: Caller[LeaveGroupResponse], now: Instant
     ) -> Outcome[Record]:
         """LeaveGroup: each member leaves or gets an error of its own."""
-        turn = Turn(self.settings, now)
+        turn = self.turn(now)
         group = self.groups.get(group_id)
         if group is None:
             response = membership.leave_unknown(leavers)
+        elif isinstance(group, ConsumerGroup):
+            response = classic_members.leave(group, leavers, turn)
+            turn.outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, _leave_error))
+            return turn.outcome
         else:
             response = membership.leave(group, leavers, turn)
         turn.outcome.reply(caller.waiter, response)
         return turn.outcome
+
+    # Consumer groups (KIP-848)
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller[ConsumerGroupHeartbeatResponse],
+        may_describe: May | None,
+        now: Instant,
+    ) -> Outcome[Record]:
+        """ConsumerGroupHeartbeat: the first one of a group creates it, in the place of an empty classic group."""
+        turn = self.turn(now)
+        try:
+            group = self._consumer_group(request, turn)
+            heartbeats.heartbeat(group, request, caller, may_describe, turn)
+        except ApiError as error:
+            return Outcome([Reply(caller.waiter, heartbeats.error_response(error.code, error.message))])
+        return turn.outcome
+
+    def _consumer_group(self, request: ConsumerGroupHeartbeatRequest, turn: Turn) -> ConsumerGroup:
+        """The group, or a new one for a member that joins: in the place of a classic group if that can be converted."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if request.member_epoch != JOIN_EPOCH:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+        made = ConsumerGroup(request.group_id, alarms=self._alarms)
+        if group is not None:
+            turn.outcome.records += CLASSIC.tombstones(group)
+            if not CLASSIC.is_idle(group):
+                upgrade = upgraded(group, turn)
+                if upgrade is None:
+                    message = f"Group {request.group_id} is not a consumer group."
+                    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+                made, records = upgrade
+                turn.outcome.records += records
+        self._made[request.group_id] = made
+        return made
 
     # Offsets
 
@@ -208,7 +360,7 @@ class GroupShard:
         now: Instant,
     ) -> tuple[ErrorCode, list[Record]]:
         """Returns an error for the whole request, or the records for the valid rows."""
-        turn = Turn(self.settings, now)
+        turn = self.turn(now)
         group = self.groups.get(request.group_id)
         if group is None and request.generation_id_or_member_epoch >= 0:
             known = caller.version >= _GROUP_ID_NOT_FOUND_SINCE
@@ -216,26 +368,37 @@ class GroupShard:
         if group is None:
             # Not stored here: replaying its first commit creates the group.
             group = ClassicGroup(request.group_id, alarms=self._alarms)
-        error = commit_checks.check_commit(group, request)
-        if error == ErrorCode.NONE:
-            rebalance.prolong_session(group, request.member_id, turn)
-            offset_rules.write(group.group_id, commits, turn, offset_rules.expiry_ms(request, turn))
-        return error, turn.outcome.records
+        kind = kind_of(group)
+        check = kind.check_commit(group, request, caller.version)
+        if isinstance(check, ErrorCode) and check != ErrorCode.NONE:
+            return check, []
+        kind.on_commit(group, request.member_id, turn)
+        allowed = _allowed(commits, check)
+        offset_rules.write(group.group_id, allowed, turn, offset_rules.expiry_ms(request, turn))
+        return ErrorCode.NONE, turn.outcome.records
 
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, commits: list[Commit], now: Instant
     ) -> tuple[ErrorCode, list[Record]]:
         """As `commit`; the records wait for the transaction's marker. It does not prolong a member's session."""
-        turn = Turn(self.settings, now)
+        turn = self.turn(now)
         group = self.groups.get(request.group_id)
         if group is None and request.generation_id >= 0:
             return ErrorCode.ILLEGAL_GENERATION, []
         if group is None:
             group = ClassicGroup(request.group_id, alarms=self._alarms)
-        error = commit_checks.check_transactional_commit(group, request)
-        if error == ErrorCode.NONE:
-            offset_rules.write(group.group_id, commits, turn)
-        return error, turn.outcome.records
+        check = kind_of(group).check_transactional_commit(group, request)
+        if isinstance(check, ErrorCode) and check != ErrorCode.NONE:
+            return check, []
+        offset_rules.write(group.group_id, _allowed(commits, check), turn)
+        return ErrorCode.NONE, turn.outcome.records
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a member of this epoch may read the group's offsets; -1 and None are nobody in particular."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+        return kind_of(group).check_fetch(group, member_id, epoch)
 
     def delete_offsets(
         self,
@@ -246,12 +409,12 @@ class GroupShard:
         """`response` has rows for the partitions that do not exist; the other rows are added."""
         outcome: Outcome[Record] = Outcome()
         group = self.groups.get(request.group_id)
-        error = listing.check_offset_delete(group)
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else kind_of(group).check_offset_delete(group)
         if error != ErrorCode.NONE or group is None:
             outcome.reply(caller.waiter, OffsetDeleteResponse(error_code=error))
             return outcome
         for topic, row in zip(request.topics, response.topics, strict=True):
-            subscribed = group.state is not GroupState.EMPTY and group.is_subscribed_to(topic.name)
+            subscribed = kind_of(group).is_in_use(group, topic.name)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             indexes = [partition.partition_index for partition in topic.partitions]
             row.partitions += [
@@ -277,23 +440,29 @@ class GroupShard:
         group = self.groups.get(group_id)
         if group is None:
             return listing.describe_missing(group_id, version)
-        return listing.describe(group)
+        return kind_of(group).describe(group, version)
+
+    def describe_consumer(self, group_id: str) -> ConsumerDescribedGroup:
+        """One group of ConsumerGroupDescribe."""
+        group = self.groups.get(group_id)
+        found = group if isinstance(group, ConsumerGroup) else None
+        return describe_consumer(group_id, found, self._topics(), self.settings.consumer_assignors)
 
     def list(self, states: list[str], types: list[str]) -> list[ListedGroup]:
         """The groups in one of the states and of one of the types; an empty list means any."""
-        return [
-            listing.listed(group) for group in self.groups.values() if listing.matches(group, states, types)
-        ]
+        rows = (kind_of(group).listed(group) for group in self.groups.values())
+        return [row for row in rows if listing.matches(row, states, types)]
 
     def delete(self, group_id: str, caller: Caller[DeletableGroupResult]) -> Outcome[Record]:
         """Writes tombstones for the group and its offsets, if it has no members."""
-        error = listing.check_delete(self.groups.get(group_id))
+        group = self.groups.get(group_id)
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else kind_of(group).check_delete(group)
         result = DeletableGroupResult(group_id=group_id, error_code=error)
-        if error != ErrorCode.NONE:
+        if error != ErrorCode.NONE or group is None:
             return Outcome([Reply(caller.waiter, result)])
         records: list[Record] = [
             *offset_rules.removals(self.offsets, group_id),
-            GroupRecord(group_id, None),
+            *kind_of(group).tombstones(group),
         ]
 
         def failed(error: ErrorCode) -> DeletableGroupResult:
@@ -314,24 +483,42 @@ class GroupShard:
 
         return undo
 
-    def forget(self, group: ClassicGroup) -> None:
+    def forget(self, group: AnyGroup) -> None:
         """Removes a group that was never stored."""
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
-        group.state = GroupState.DEAD
+        if isinstance(group, ConsumerGroup):
+            group.is_live = False
+        else:
+            group.state = GroupState.DEAD
 
-    def _remove(self, group_id: str) -> Undo:
+    def _remove(self, group_id: str, kind: type[AnyGroup]) -> Undo:
+        """The tombstone of a group of this kind; of another kind it is older than the group."""
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, kind):
             return undo_nothing
-        before = group.state
+        before = group.is_live if isinstance(group, ConsumerGroup) else group.state
         self.forget(group)
 
         def undo() -> None:
-            group.state = before
+            setattr(group, "is_live" if isinstance(group, ConsumerGroup) else "state", before)
             self.groups[group_id] = group
 
         return undo
+
+
+def _allowed(commits: list[Commit], check: CommitCheck) -> list[Commit]:
+    """The commits that the check allows; the rows of the others get its errors."""
+    if isinstance(check, ErrorCode):
+        return commits
+    allowed = []
+    for commit in commits:
+        error = check(commit.topic_id, commit.asked.partition_index)
+        if error == ErrorCode.NONE:
+            allowed.append(commit)
+        else:
+            commit.row.error_code = error
+    return allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +534,7 @@ class GroupCreated:
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
         """The group could not be stored: its members get an error, and it is removed."""
-        turn = Turn(self.shard.settings, now)
+        turn = self.shard.turn(now)
         for member in list(self.group.members.values()):
             rebalance.answer_join(self.group, member, join_error(rebalance.storing_error(error)), turn)
             drop_member(self.group, member, turn)
@@ -357,3 +544,7 @@ class GroupCreated:
 
 def _offset_delete_error(error: ErrorCode) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=error)
+
+
+def _leave_error(error: ErrorCode) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error)

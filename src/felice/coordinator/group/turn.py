@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
 from felice.coordinator.group.records import Record
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.shard import Instant, Outcome, Waiter
@@ -13,13 +14,18 @@ from felice.dataclass import dataclass
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
-    """One event of a group shard. Functions add records and replies to `outcome`."""
+    """One event of a group shard. Functions add records and replies to `outcome`.
+
+    `made` has the groups that the event makes, by id. Each takes its place when its first record is replayed.
+    """
 
     settings: GroupSettings
     now: Instant
     outcome: Outcome[Record] = field(default_factory=Outcome)
+    topics: Topics = NO_TOPICS
+    made: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

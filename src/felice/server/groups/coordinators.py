@@ -15,7 +15,6 @@ from felice.metadata.watcher import Watcher
 from felice.replication.partitions import Partitions
 from felice.replication.peers import Peers
 from felice.server.configs.settings import Settings
-from felice.server.groups.group_lookups import GroupLookups
 from felice.server.topics.auto_topics import AutoTopics
 from felice.server.writes.producer_ids import ProducerIds
 
@@ -47,7 +46,6 @@ class Coordinators:
     auto_topics: AutoTopics
     producer_ids: ProducerIds
     check_session: Callable[[], None]
-    lookups: GroupLookups
     _parts: _Parts | None = None
 
     @property

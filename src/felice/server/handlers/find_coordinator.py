@@ -91,8 +91,6 @@ def _find(key_type: int, key: str, context: RequestContext) -> Coordinator:
         fault = services.topics.auto.fault_of(topic)
         message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message if fault is None else f"{topic}: {fault}"
         return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
-    if is_group and node_id == services.broker_id:
-        services.coordinators.lookups.on_lookup(context, key)
     return Coordinator(
         key=key, node_id=node_id, host=endpoint.host, port=endpoint.port, error_message=_no_error(context)
     )

@@ -17,5 +17,4 @@ guard = request_needs(API.HEARTBEAT, permission(Operation.READ, ResourceType.GRO
 
 async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Restarts the member's session timeout; the error code is the group's answer."""
-    context.services.coordinators.lookups.on_group_request(context)
     return context.services.coordinators.groups.heartbeat(request)

@@ -8,7 +8,7 @@ from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from felice.security.acl import Operation, ResourceType
-from felice.server.access.guards import Handle, permission, request_needs
+from felice.server.access.guards import permission, request_needs
 from felice.server.requests.group_client import client_of
 
 if TYPE_CHECKING:
@@ -22,20 +22,7 @@ def _refused(request: JoinGroupRequest, code: ErrorCode, context: RequestContext
     return JoinGroupResponse(error_code=code, protocol_name=name)
 
 
-_reads = request_needs(API.JOIN_GROUP, permission(Operation.READ, ResourceType.GROUP), refuse=_refused)
-
-
-def guard(
-    handle: Handle[JoinGroupRequest, JoinGroupResponse],
-) -> Handle[JoinGroupRequest, JoinGroupResponse]:
-    """Notes that the client has used the coordinator that it looked up, even if the request is refused."""
-    checked = _reads(handle)
-
-    async def guarded(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
-        context.services.coordinators.lookups.on_group_request(context)
-        return await checked(request, context)
-
-    return guarded
+guard = request_needs(API.JOIN_GROUP, permission(Operation.READ, ResourceType.GROUP), refuse=_refused)
 
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:

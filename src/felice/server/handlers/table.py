@@ -20,8 +20,6 @@ Handle = Callable[[Any, "RequestContext"], Coroutine[Any, Any, Any]]
 
 WITHOUT_HANDLER: frozenset[Api] = frozenset(
     {
-        API.CONSUMER_GROUP_HEARTBEAT,
-        API.CONSUMER_GROUP_DESCRIBE,
         API.SHARE_GROUP_HEARTBEAT,
         API.SHARE_GROUP_DESCRIBE,
         API.SHARE_FETCH,

@@ -38,7 +38,6 @@ guard = all_of(
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Stores the offsets as pending, after the coordinator agreed that the group's partition is in the transaction."""
-    context.services.coordinators.lookups.on_group_request(context)
     return await commit_in_parts(
         request,
         lambda part: _commit(part, context),

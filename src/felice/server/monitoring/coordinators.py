@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
+from felice.coordinator.group.classic.group import ClassicGroup
 from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.offsets.store import TopicOffsets
 from felice.coordinator.group.shard import GroupShard
@@ -31,15 +32,17 @@ def groups(sources: Sources) -> Families:
     """The number of groups by state, and the members of each group."""
     states: Counter[GroupState] = Counter()
     members: list[Row] = []
-    offsets = 0
+    total = offsets = 0
     for shard in _group_shards(sources):
         for number, group in enumerate(list(shard.groups.values())):
-            states[group.state] += 1
+            total += 1
+            if isinstance(group, ClassicGroup):
+                states[group.state] += 1
             offsets += sum(map(len, shard.offsets.topics(group.group_id).values()))
             members.append((label_text(consumergroup=group.group_id), len(group.members)))
             if number % _GROUPS_BETWEEN_PAUSES == 0:
                 yield PAUSE
-    yield gauge(_groups("NumGroups"), "Groups that this broker coordinates.", states.total())
+    yield gauge(_groups("NumGroups"), "Groups that this broker coordinates.", total)
     for state, name in _STATES.items():
         yield gauge(_groups(name), f"Groups in state {state.value}.", states[state])
     yield gauge(_groups("NumOffsets"), "Committed offsets.", offsets)

@@ -25,5 +25,4 @@ def client_of(context: RequestContext) -> Client:
 
     Its host has a leading slash, as Java prints addresses: DescribeGroups and the group's record contain it.
     """
-    context.services.coordinators.lookups.on_group_request(context)
     return Client(context.version, context.client_id or "", f"/{context.session.peer}")

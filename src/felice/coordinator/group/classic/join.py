@@ -119,9 +119,9 @@ def _enter(
         instance_id=request.group_instance_id,
         client_id=caller.client_id,
         client_host=caller.client_host,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        rebalance_timeout_ms=rebalance_timeout_ms(request),
         session_timeout_ms=request.session_timeout_ms,
-        protocols=_protocols(request),
+        protocols=supported_protocols(request),
         is_new=True,
         joining=caller.waiter,
     )
@@ -139,7 +139,7 @@ def _join_known(
     group: ClassicGroup, request: JoinGroupRequest, caller: Caller[JoinGroupResponse], turn: Turn
 ) -> None:
     member = group.members[request.member_id]
-    unchanged = member.protocols == _protocols(request)
+    unchanged = member.protocols == supported_protocols(request)
     leads = group.leader_id == member.member_id
     match group.state:
         case GroupState.PREPARING_REBALANCE:
@@ -164,8 +164,8 @@ def _update(
     caller: Caller[JoinGroupResponse],
     turn: Turn,
 ) -> None:
-    group.set_protocols(member, _protocols(request))
-    member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
+    group.set_protocols(member, supported_protocols(request))
+    member.rebalance_timeout_ms = rebalance_timeout_ms(request)
     member.session_timeout_ms = request.session_timeout_ms
     displaced = group.park_join(member, caller.waiter)
     if displaced is not None:
@@ -288,7 +288,7 @@ class StaticMemberStored:
         return self.group.members.get(self.member_id) if self.group.state is GroupState.STABLE else None
 
 
-def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
+def supported_protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
     """In the member's order; a name that occurs twice counts once."""
     protocols: dict[str, bytes] = {}
     for protocol in request.protocols:
@@ -296,7 +296,7 @@ def _protocols(request: JoinGroupRequest) -> tuple[tuple[str, bytes], ...]:
     return tuple(protocols.items())
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     """Version 0 uses one timeout for both."""
     if request.rebalance_timeout_ms == -1:
         return request.session_timeout_ms

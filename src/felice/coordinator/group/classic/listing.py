@@ -53,25 +53,25 @@ def listed(group: ClassicGroup) -> ListedGroup:
     )
 
 
-def matches(group: ClassicGroup, states: list[str], types: list[str]) -> bool:
+def matches(row: ListedGroup, states: list[str], types: list[str]) -> bool:
     """An empty filter matches every group; case does not matter."""
     wanted_states = {state.lower() for state in states}
     wanted_types = {group_type.lower() for group_type in types}
-    return (not wanted_states or group.state.value.lower() in wanted_states) and (
-        not wanted_types or CLASSIC_TYPE in wanted_types
+    return (not wanted_states or row.group_state.lower() in wanted_states) and (
+        not wanted_types or row.group_type.lower() in wanted_types
     )
 
 
-def check_delete(group: ClassicGroup | None) -> ErrorCode:
-    """NONE if the group may be deleted: it exists and has no members."""
-    if group is None or group.state is GroupState.DEAD:
+def check_delete(group: ClassicGroup) -> ErrorCode:
+    """NONE if the group may be deleted: it has no members."""
+    if group.state is GroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def check_offset_delete(group: ClassicGroup | None) -> ErrorCode:
+def check_offset_delete(group: ClassicGroup) -> ErrorCode:
     """A consumer group may remove offsets of topics that it does not read; other groups do not tell what they read."""
-    if group is None or group.state is GroupState.DEAD:
+    if group.state is GroupState.DEAD:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is GroupState.EMPTY or group.is_consumer_type:
         return ErrorCode.NONE

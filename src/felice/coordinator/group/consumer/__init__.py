@@ -1,0 +1,1 @@
+"""Consumer groups whose partitions the broker assigns (KIP-848)."""

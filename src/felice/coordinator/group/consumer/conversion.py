@@ -1,0 +1,177 @@
+"""Online migration: a classic group becomes a consumer group, and a consumer group becomes a classic one (KIP-848).
+
+Keeps true:  a conversion moves no partition: each member keeps what it had.
+             Its records are written in one piece before those of the event that caused it.
+`group.consumer.migration.policy` decides which of the two directions may happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+
+from felice.coordinator.group.classic.group import ClassicGroup
+from felice.coordinator.group.classic.member import Member
+from felice.coordinator.group.classic.rebalance import answer_join, answer_sync, join_error, start_session
+from felice.coordinator.group.classic.states import GroupState
+from felice.coordinator.group.consumer.classic_members import (
+    by_id,
+    encode_assignment,
+    read_assignment,
+    read_subscription,
+)
+from felice.coordinator.group.consumer.group import ConsumerGroup
+from felice.coordinator.group.consumer.values import (
+    ClassicProtocols,
+    ConsumerRecord,
+    CurrentRecord,
+    Epoch,
+    EpochRecord,
+    MemberRecord,
+    Subscription,
+    TargetEpoch,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from felice.coordinator.group.modern.reconciliation import Current, MemberState
+from felice.coordinator.group.modern.topics import Topics
+from felice.coordinator.group.turn import Turn
+from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.consumer_protocol import PROTOCOL_TYPE
+
+
+class MigrationPolicy(Enum):
+    """`group.consumer.migration.policy`."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group with members may become a consumer group."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group may become a classic group when its last member of the new protocol leaves."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+# Classic to consumer
+
+
+def upgraded(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[ConsumerRecord]] | None:
+    """The consumer group in the place of a classic group, and its records; None if the group cannot be converted.
+
+    The requests that wait in the classic group are answered with REBALANCE_IN_PROGRESS, so that their members join
+    the new group.
+    """
+    policy = MigrationPolicy(turn.settings.consumer_migration_policy)
+    if not policy.allows_upgrade or not group.is_consumer_type:
+        return None
+    if len(group.members) > turn.settings.consumer_max_size:
+        return None
+    records = _upgrade_records(group, turn.topics)
+    if records is None:
+        return None
+    for member in group.members.values():
+        answer_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id), turn)
+        answer_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+    made = ConsumerGroup(group.group_id, alarms=group.alarms)
+    for record in records:
+        made.replay(record)
+    for member in group.members.values():
+        made.start_session(member.member_id, turn.now.steady_ms + member.session_timeout_ms)
+    return made, records
+
+
+def _upgrade_records(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord] | None:
+    group_id, epoch = group.group_id, group.generation
+    members: list[ConsumerRecord] = []
+    targets: list[ConsumerRecord] = []
+    currents: list[ConsumerRecord] = []
+    for member in group.members.values():
+        protocol = group.protocol_name or member.protocols[0][0]
+        subscription = read_subscription(member.metadata(protocol))
+        assigned = read_assignment(member.assignment)
+        if subscription is None or assigned is None:
+            return None
+        partitions = by_id(assigned, topics)
+        value = Subscription(
+            instance_id=member.instance_id,
+            rack_id=subscription.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            topics=frozenset(subscription.topics),
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            classic=ClassicProtocols(member.session_timeout_ms, member.protocols),
+        )
+        with_epochs = {topic_id: dict.fromkeys(has, epoch) for topic_id, has in partitions.items()}
+        members.append(MemberRecord(group_id, member.member_id, value))
+        targets.append(TargetRecord(group_id, member.member_id, partitions))
+        current = Current(epoch, epoch, MemberState.STABLE, with_epochs)
+        currents.append(CurrentRecord(group_id, member.member_id, current))
+    return [
+        *members,
+        EpochRecord(group_id, Epoch(epoch)),
+        *targets,
+        TargetEpochRecord(group_id, TargetEpoch(epoch)),
+        *currents,
+    ]
+
+
+# Consumer to classic
+
+
+def must_downgrade(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> bool:
+    """Whether the group becomes a classic one when these members have left: all others use the classic protocol."""
+    if not group.classic_count or not _may_downgrade(turn):
+        return False
+    staying = [value for member_id, value in group.members.items() if member_id not in leaving]
+    if not staying or len(staying) > turn.settings.max_size:
+        return False
+    return all(subscription.classic is not None for subscription in staying)
+
+
+def _may_downgrade(turn: Turn) -> bool:
+    return MigrationPolicy(turn.settings.consumer_migration_policy).allows_downgrade
+
+
+def is_last_of_protocol(group: ConsumerGroup, member_id: str, turn: Turn) -> bool:
+    """Whether the group becomes a classic one when this member comes back with the classic protocol."""
+    return group.members[member_id].classic is None and (
+        (len(group.members) == 1 and _may_downgrade(turn)) or must_downgrade(group, (member_id,), turn)
+    )
+
+
+def downgraded(
+    group: ConsumerGroup, leaving: Collection[str], protocols: Mapping[str, ClassicProtocols], turn: Turn
+) -> ClassicGroup:
+    """The classic group of the members that stay, Stable in the generation of the group's epoch.
+
+    `protocols` are those of members that used the new protocol, and are about to be replaced by classic members.
+    """
+    made = ClassicGroup(group.group_id, state_timestamp_ms=turn.now.wall_ms, alarms=group.alarms)
+    made.generation = group.epoch.epoch
+    for member_id, value in group.members.items():
+        classic = protocols.get(member_id, value.classic)
+        if member_id in leaving or classic is None:
+            continue
+        member = Member(
+            member_id=member_id,
+            instance_id=value.instance_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            session_timeout_ms=classic.session_timeout_ms,
+            protocols=classic.protocols,
+            assignment=encode_assignment(group.current(member_id).partitions, turn.topics, classic),
+        )
+        made.add(member, PROTOCOL_TYPE)
+        start_session(made, member, turn)
+    made.protocol_name = made.select_protocol()
+    made.subscribed_topics = made.read_subscribed_topics()
+    made.state = made.previous_state = GroupState.STABLE
+    return made

@@ -1,0 +1,305 @@
+"""A consumer group (KIP-848): a function of its records, and the deadlines of its members.
+
+Keeps true:  only `replay` changes the durable state, and what it returns undoes the record. An event reads the group,
+             and passes along what it decides (`heartbeat`, `target`).
+             G6: `holders` has each partition that a member has or must still give up, under one member.
+             Each instance id belongs to at most one member.
+Deadlines are in memory only: they start again when the log is loaded. One of a member that is gone does nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from enum import Enum
+from typing import TypeVar
+from uuid import UUID
+
+from felice.coordinator.group.alarms import Alarms
+from felice.coordinator.group.consumer.values import (
+    ConsumerRecord,
+    CurrentRecord,
+    Epoch,
+    EpochRecord,
+    ExpressionRecord,
+    MemberRecord,
+    MetadataRecord,
+    ResolvedExpression,
+    Subscription,
+    TargetEpoch,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from felice.coordinator.group.modern.reconciliation import (
+    NOTHING,
+    Assigned,
+    Current,
+    MemberState,
+    Partitions,
+)
+from felice.coordinator.shard import NEVER_MS, Undo
+from felice.dataclass import dataclass
+
+V = TypeVar("V")
+
+FIRST_EPOCH = 1
+"""The epoch of a group without members, and of its empty target: the first computed target has the next one."""
+JOIN_EPOCH = 0
+"""The epoch of a heartbeat that joins."""
+LEAVE_EPOCH = -1
+"""The epoch of a heartbeat that leaves."""
+STATIC_LEAVE_EPOCH = -2
+"""The epoch of a static member that has left and will return."""
+
+
+class GroupState(Enum):
+    """The values are the names that ConsumerGroupDescribe and ListGroups print."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """There is no target of the group's epoch yet."""
+    RECONCILING = "Reconciling"
+    """Some member is not at its target yet."""
+    STABLE = "Stable"
+
+
+@dataclass(slots=True)
+class Revocation:
+    """A member that was asked to give up partitions: the epoch that it had then, and the steady time limit."""
+
+    epoch: int
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The fields below the comment are not in the log."""
+
+    group_id: str
+    epoch: Epoch = field(default_factory=lambda: Epoch(FIRST_EPOCH))
+    target_epoch: TargetEpoch = field(default_factory=lambda: TargetEpoch(FIRST_EPOCH))
+    members: dict[str, Subscription] = field(default_factory=dict)
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    currents: dict[str, Current] = field(default_factory=dict)
+    expressions: dict[str, ResolvedExpression] = field(default_factory=dict)
+    # Derived from the fields above.
+    static_members: dict[str, str] = field(default_factory=dict)
+    holders: dict[tuple[UUID, int], str] = field(default_factory=dict)
+    names: Counter[str] = field(default_factory=Counter)
+    expression_users: Counter[str] = field(default_factory=Counter)
+    classic_count: int = 0
+    # Not in the log.
+    alarms: Alarms = field(default_factory=Alarms, repr=False)
+    sessions: dict[str, int] = field(default_factory=dict)
+    revocations: dict[str, Revocation] = field(default_factory=dict)
+    # Members of the classic protocol that must send a JoinGroup or a SyncGroup by a steady time.
+    awaited: dict[str, int] = field(default_factory=dict)
+    wake_at_ms: int = NEVER_MS
+    # The version of the topics for which the metadata hash was computed last.
+    seen_topics: int = -1
+    is_assigning: bool = False
+    is_resolving: bool = False
+    # The steady time at which expressions were resolved last.
+    resolved_ms: int | None = None
+    # The version of the topics with which expressions were matched last.
+    resolved_version: int = -1
+    # Whether the group has not been removed: the result of a computation may come later.
+    is_live: bool = True
+
+    # The log
+
+    def replay(self, record: ConsumerRecord) -> Undo:
+        """Applies a record of this group, except the removal of the group; returns the function that undoes it."""
+        match record:
+            case EpochRecord(value=Epoch() as epoch):
+                before = self.epoch
+                self.epoch = epoch
+                return lambda: setattr(self, "epoch", before)
+            case MemberRecord():
+                return self._set_member(record.member_id, record.value)
+            case TargetEpochRecord():
+                before_target = self.target_epoch
+                self.target_epoch = record.value or TargetEpoch(FIRST_EPOCH)
+                return lambda: setattr(self, "target_epoch", before_target)
+            case TargetRecord():
+                return _put(self.targets, record.member_id, record.value)
+            case CurrentRecord():
+                before_current = self.currents.get(record.member_id)
+                self._set_current(record.member_id, record.value)
+                return lambda: self._set_current(record.member_id, before_current)
+            case ExpressionRecord():
+                return _put(self.expressions, record.expression, record.value)
+            case EpochRecord() | MetadataRecord():
+                return _nothing
+        raise AssertionError(f"not a record of a consumer group: {record}")
+
+    def _set_member(self, member_id: str, value: Subscription | None) -> Undo:
+        before = self.members.get(member_id)
+        # A dictionary of members keeps the order in which they came; undoing need not restore it.
+        before_holder = None
+        if before is not None:
+            self._count(before, -1)
+            if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
+                del self.static_members[before.instance_id]
+        if value is None:
+            self.members.pop(member_id, None)
+        else:
+            self.members[member_id] = value
+            self._count(value, 1)
+            if value.instance_id is not None:
+                before_holder = self.static_members.get(value.instance_id)
+                self.static_members[value.instance_id] = member_id
+
+        def undo() -> None:
+            self._set_member(member_id, before)
+            if before_holder is not None and value is not None and value.instance_id is not None:
+                self.static_members[value.instance_id] = before_holder
+
+        return undo
+
+    def _count(self, subscription: Subscription, sign: int) -> None:
+        self.classic_count += sign * (subscription.classic is not None)
+        _add_counts(self.names, subscription.topics, sign)
+        if subscription.expression:
+            _add_counts(self.expression_users, (subscription.expression,), sign)
+
+    def _set_current(self, member_id: str, value: Current | None) -> None:
+        before = self.currents.pop(member_id, None)
+        if before is not None:
+            for partition in _held(before):
+                if self.holders.get(partition) == member_id:
+                    del self.holders[partition]
+        if value is not None:
+            self.currents[member_id] = value
+            for partition in _held(value):
+                self.holders[partition] = member_id
+
+    # Facts
+
+    @property
+    def state(self) -> GroupState:
+        """The state as Kafka names it; looks at every member."""
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch.epoch > self.target_epoch.epoch:
+            return GroupState.ASSIGNING
+        for member_id in self.members:
+            current = self.current(member_id)
+            if current.state is not MemberState.STABLE or current.epoch != self.target_epoch.epoch:
+                return GroupState.RECONCILING
+        return GroupState.STABLE
+
+    def current(self, member_id: str) -> Current:
+        """The partitions of a member; a new member has none, and epoch 0."""
+        return self.currents.get(member_id) or Current()
+
+    def target(self, member_id: str) -> Partitions:
+        """The partitions that a member shall have."""
+        return self.targets.get(member_id, NOTHING)
+
+    def is_taken(self, member_id: str, topic_id: UUID, partition: int) -> bool:
+        """Whether another member has a partition, or must still give it up."""
+        return self.holders.get((topic_id, partition), member_id) != member_id
+
+    def topics_of(self, subscription: Subscription) -> frozenset[str]:
+        """The names to which a member subscribes: by name, and by its regular expression as it was resolved last."""
+        resolved = self.expressions.get(subscription.expression) if subscription.expression else None
+        return subscription.topics if resolved is None else subscription.topics | resolved.topics
+
+    def subscribed_topics(
+        self, before: Subscription | None = None, after: Subscription | None = None
+    ) -> set[str]:
+        """The names to which the members subscribe, once the subscription `after` has taken the place of `before`."""
+        names, users = self.names, self.expression_users
+        if before != after:
+            names, users = names.copy(), users.copy()
+            for subscription, sign in ((before, -1), (after, 1)):
+                if subscription is not None:
+                    _add_counts(names, subscription.topics, sign)
+                    if subscription.expression:
+                        _add_counts(users, (subscription.expression,), sign)
+        topics = set(names)
+        for expression in users:
+            resolved = self.expressions.get(expression)
+            if resolved is not None:
+                topics |= resolved.topics
+        return topics
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to the topic, by name or by a regular expression."""
+        return topic in self.names or any(
+            topic in self.expressions[expression].topics
+            for expression in self.expression_users
+            if expression in self.expressions
+        )
+
+    # Offsets, as `offsets.commits.Group`
+
+    def may_read(self, topic: str) -> bool:
+        """Whether the offsets of the topic are kept."""
+        return self.is_subscribed_to(topic)
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """Offsets of a consumer group expire by the time of their commits alone."""
+        return None
+
+    # Deadlines
+
+    def wake_at(self, deadline_ms: int) -> None:
+        """Makes sure that `on_time` runs for this group at `deadline_ms` at the latest."""
+        if deadline_ms < self.wake_at_ms:
+            self.wake_at_ms = deadline_ms
+            self.alarms.set(self.group_id, deadline_ms)
+
+    def start_session(self, member_id: str, deadline_ms: int) -> None:
+        """Starts the member's session again; it ends at `deadline_ms` if the member is not heard of."""
+        self.sessions[member_id] = deadline_ms
+        self.wake_at(deadline_ms)
+
+    def start_waiting(self, member_id: str, deadline_ms: int, *, is_new: bool = True) -> None:
+        """A member of the classic protocol must send a request by then. An earlier limit stays if not `is_new`."""
+        if is_new or member_id not in self.awaited:
+            self.awaited[member_id] = deadline_ms
+            self.wake_at(deadline_ms)
+
+    def stop_waiting(self, member_id: str) -> None:
+        """The request has come."""
+        self.awaited.pop(member_id, None)
+
+
+def _held(current: Current) -> Iterator[tuple[UUID, int]]:
+    yield from _pairs(current.assigned)
+    yield from _pairs(current.pending)
+
+
+def _pairs(assigned: Assigned) -> Iterator[tuple[UUID, int]]:
+    for topic_id, partitions in assigned.items():
+        for partition in partitions:
+            yield topic_id, partition
+
+
+def _add_counts(counts: Counter[str], keys: Iterable[str], sign: int) -> None:
+    for key in keys:
+        count = counts[key] + sign
+        if count:
+            counts[key] = count
+        else:
+            del counts[key]
+
+
+def _put(values: dict[str, V], key: str, value: V | None) -> Undo:
+    """Sets or removes a value; returns the function that undoes it."""
+    before = values.pop(key, None)
+    if value is not None:
+        values[key] = value
+
+    def undo() -> None:
+        _put(values, key, before)
+
+    return undo
+
+
+def _nothing() -> None:
+    """Undoes a record that changed nothing."""

@@ -1,0 +1,94 @@
+"""When the regular expressions of a group are matched with the topics, and what follows from it.
+
+A run begins at a heartbeat: at once for an expression that was never resolved, and for all of the group after topics
+came or went, or after `group.consumer.regex.refresh.interval.ms`. Kafka waits up to 10 seconds between two runs; here
+that holds only for the repetition, so that a new member does not wait for what another one started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import field, replace
+
+from felice.coordinator.group.consumer.expressions import May, matched_names
+from felice.coordinator.group.consumer.group import ConsumerGroup
+from felice.coordinator.group.consumer.values import EpochRecord, ExpressionRecord, ResolvedExpression
+from felice.coordinator.group.records import Record
+from felice.coordinator.group.turn import Turn
+from felice.coordinator.shard import Instant, Outcome
+from felice.dataclass import dataclass
+
+MIN_REPETITION_MS = 10_000
+"""Between two runs that match the expressions of a group again."""
+MIN_PAUSE_MS = 1_000
+"""Between two runs of any kind: a client that changes its expression with each heartbeat must not use a processor."""
+
+
+@dataclass(slots=True)
+class ResolveExpressions:
+    """Matches expressions of a group in a thread. Implements `coordinator.shard.Work`."""
+
+    group: ConsumerGroup
+    expressions: tuple[str, ...]
+    names: Collection[str]
+    version: int
+    may_describe: May | None
+    found: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """One run for a group at a time."""
+        return f"resolve {self.group.group_id}"
+
+    def run(self) -> None:
+        """Matches all names with each expression."""
+        self.found = matched_names(self.expressions, self.names, self.may_describe)
+
+    def on_done(self, now: Instant, fault: Exception | None) -> Outcome[Record]:
+        """Stores the topics of each expression that is still in use; other topics than before raise the epoch."""
+        group = self.group
+        group.is_resolving = False
+        group.resolved_ms, group.resolved_version = now.steady_ms, self.version
+        outcome: Outcome[Record] = Outcome()
+        if not group.is_live:
+            return outcome
+        is_changed = False
+        for expression, topics in self.found.items():
+            if expression not in group.expression_users:
+                continue
+            before = group.expressions.get(expression)
+            is_changed |= before is None or before.topics != topics
+            resolved = ResolvedExpression(topics, self.version, now.wall_ms)
+            outcome.records.append(ExpressionRecord(group.group_id, expression, resolved))
+        if is_changed:
+            raised = replace(group.epoch, epoch=group.epoch.epoch + 1)
+            outcome.records.append(EpochRecord(group.group_id, raised))
+            group.seen_topics = -1
+        return outcome
+
+
+def resolution_for(
+    group: ConsumerGroup, joining: str, may_describe: May | None, turn: Turn
+) -> ResolveExpressions | None:
+    """The run that must begin now, or None. `joining` is the expression of the member that sent the heartbeat."""
+    users = {*group.expression_users, joining} if joining else group.expression_users
+    if not users or group.is_resolving:
+        return None
+    since_ms = MIN_REPETITION_MS if group.resolved_ms is None else turn.now.steady_ms - group.resolved_ms
+    unresolved = tuple(sorted(expression for expression in users if expression not in group.expressions))
+    if unresolved:
+        wanted = unresolved if since_ms >= MIN_PAUSE_MS else ()
+    else:
+        wanted = tuple(sorted(users)) if since_ms >= MIN_REPETITION_MS and _is_old(group, turn) else ()
+    if not wanted:
+        return None
+    return ResolveExpressions(group, wanted, tuple(turn.topics.by_name), turn.topics.version, may_describe)
+
+
+def _is_old(group: ConsumerGroup, turn: Turn) -> bool:
+    if group.resolved_version != turn.topics.version:
+        return True
+    oldest_ms = min(
+        (resolved.resolved_at_ms for resolved in group.expressions.values()), default=turn.now.wall_ms
+    )
+    return turn.now.wall_ms - oldest_ms >= turn.settings.consumer_regex_refresh_interval_ms

@@ -1,0 +1,148 @@
+"""The target assignment of a consumer group: when the assignor runs, and what it sees.
+
+Keeps true:  the assignor runs at most once in an assignment interval (KIP-1263), and only for a group epoch without a
+             target.
+             A large group is assigned in a thread. Its target has the epoch that the group had when the assignor
+             began, and members that have left meanwhile get none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from uuid import UUID
+
+from felice.coordinator.group.consumer.group import ConsumerGroup
+from felice.coordinator.group.consumer.values import (
+    ConsumerRecord,
+    Subscription,
+    TargetEpoch,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from felice.coordinator.group.modern.assignors import AssignorMember, assign
+from felice.coordinator.group.modern.reconciliation import NOTHING, Partitions
+from felice.coordinator.group.modern.topics import Topics
+from felice.coordinator.group.records import Record
+from felice.coordinator.shard import Instant, Outcome
+from felice.dataclass import dataclass
+
+MAX_INLINE_SIZE = 2_000
+"""Members and partitions that are assigned in the event loop, which takes some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The input of the assignor: values that never change."""
+
+    epoch: int
+    assignor: str
+    members: Mapping[str, AssignorMember]
+    partition_counts: Mapping[UUID, int]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it must be computed in a thread."""
+        return len(self.members) + sum(self.partition_counts.values()) > MAX_INLINE_SIZE
+
+    def compute(self) -> dict[str, Partitions]:
+        """The partitions of each member."""
+        return assign(self.assignor, self.members, self.partition_counts)
+
+
+def is_due(group: ConsumerGroup, epoch: int, interval_ms: int, now: Instant) -> bool:
+    """Whether the assignor may run for this epoch of the group now."""
+    if epoch <= group.target_epoch.epoch or group.is_assigning:
+        return False
+    return now.wall_ms - group.target_epoch.assigned_at_ms >= interval_ms
+
+
+def assignment_for(
+    group: ConsumerGroup,
+    epoch: int,
+    members: Mapping[str, Subscription],
+    topics: Topics,
+    assignors: tuple[str, ...],
+    inherited: Mapping[str, Partitions],
+) -> Assignment:
+    """`members` are the members after this event. `inherited` are targets that are not in the log yet."""
+    ids_of: dict[frozenset[str], frozenset[UUID]] = {}
+    seen = {}
+    for member_id, subscription in members.items():
+        names = group.topics_of(subscription)
+        if (ids := ids_of.get(names)) is None:
+            ids = ids_of[names] = topics.ids(names)
+        seen[member_id] = AssignorMember(
+            instance_id=subscription.instance_id,
+            topics=ids,
+            assigned=inherited.get(member_id) or group.target(member_id),
+        )
+    counts = topics.counts(set[str]().union(*ids_of)) if ids_of else {}
+    return Assignment(epoch, preferred_assignor(members, assignors), seen, counts)
+
+
+def preferred_assignor(members: Mapping[str, Subscription], assignors: tuple[str, ...]) -> str:
+    """The assignor that most members prefer; the broker's first if none prefers any."""
+    votes = Counter(member.assignor for member in members.values() if member.assignor in assignors)
+    if not votes:
+        return assignors[0]
+    most = max(votes.values())
+    return next(name for name in assignors if votes[name] == most)
+
+
+def target_records(
+    group: ConsumerGroup, assignment: Assignment, computed: Mapping[str, Partitions], now: Instant
+) -> list[ConsumerRecord]:
+    """The records of a computed target: those members whose partitions change, and the epoch."""
+    records: list[ConsumerRecord] = []
+    for member_id, partitions in computed.items():
+        if partitions != group.targets.get(member_id):
+            records.append(TargetRecord(group.group_id, member_id, partitions))
+    records.append(
+        TargetEpochRecord(group.group_id, TargetEpoch(assignment.epoch, assigned_at_ms=now.wall_ms))
+    )
+    return records
+
+
+@dataclass(slots=True)
+class AssignGroup:
+    """The assignor's run for a large group. Implements `coordinator.shard.Work`."""
+
+    group: ConsumerGroup
+    assignment: Assignment
+    computed: Mapping[str, Partitions] | None = None
+
+    @property
+    def key(self) -> str:
+        """One run for a group at a time."""
+        return f"assign {self.group.group_id}"
+
+    def run(self) -> None:
+        """Computes the target."""
+        self.computed = self.assignment.compute()
+
+    def on_done(self, now: Instant, fault: Exception | None) -> Outcome[Record]:
+        """Writes the target, unless the group has one of a later epoch already."""
+        group = self.group
+        group.is_assigning = False
+        if not group.is_live or self.computed is None or self.assignment.epoch <= group.target_epoch.epoch:
+            return Outcome()
+        here = {
+            member_id: partitions
+            for member_id, partitions in self.computed.items()
+            if member_id in group.members
+        }
+        return Outcome(records=list(target_records(group, self.assignment, here, now)))
+
+
+def target_after(
+    records: list[ConsumerRecord], group: ConsumerGroup, member_id: str
+) -> tuple[int, Partitions] | None:
+    """The epoch of the target in these records and the member's part of it; None if there is no target in them."""
+    epoch, partitions = None, group.targets.get(member_id, NOTHING)
+    for record in records:
+        if isinstance(record, TargetEpochRecord) and record.value is not None:
+            epoch = record.value.epoch
+        elif isinstance(record, TargetRecord) and record.member_id == member_id and record.value is not None:
+            partitions = record.value
+    return None if epoch is None else (epoch, partitions)

@@ -1,0 +1,140 @@
+"""The values of a consumer group: its records in `__consumer_offsets` as domain values, immutable.
+
+Records of types 3, 5, 6, 7, 8 and 16 (KIP-848). A record without a value removes what its key names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TypeAlias
+
+from felice.coordinator.group.modern.reconciliation import Current, Partitions
+from felice.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicProtocols:
+    """What a member of the classic protocol brought with its JoinGroup: a timeout, and (name, metadata) pairs."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A member without its partitions. `classic` is set if the member uses the classic protocol."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    expression: str = ""
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicProtocols | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The group's epoch, and the hash of the topics for which it was raised."""
+
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpoch:
+    """The epoch of the target assignment, and the wall time at which the assignor had computed it."""
+
+    epoch: int
+    assigned_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedExpression:
+    """The topics that a regular expression matched, and when: version of the topics, and wall time."""
+
+    topics: frozenset[str] = field(default_factory=frozenset)
+    version: int = 0
+    resolved_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """Type 3. Without a value the group is deleted."""
+
+    group_id: str
+    value: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRecord:
+    """Type 4, which brokers before 4.1 wrote. Only its removal is written."""
+
+    group_id: str
+    value: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """Type 5."""
+
+    group_id: str
+    member_id: str
+    value: Subscription | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpochRecord:
+    """Type 6."""
+
+    group_id: str
+    value: TargetEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """Type 7."""
+
+    group_id: str
+    member_id: str
+    value: Partitions | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRecord:
+    """Type 8."""
+
+    group_id: str
+    member_id: str
+    value: Current | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionRecord:
+    """Type 16."""
+
+    group_id: str
+    expression: str
+    value: ResolvedExpression | None
+
+
+ConsumerRecord: TypeAlias = (
+    EpochRecord
+    | MetadataRecord
+    | MemberRecord
+    | TargetEpochRecord
+    | TargetRecord
+    | CurrentRecord
+    | ExpressionRecord
+)
+CONSUMER_RECORDS = (
+    EpochRecord,
+    MetadataRecord,
+    MemberRecord,
+    TargetEpochRecord,
+    TargetRecord,
+    CurrentRecord,
+    ExpressionRecord,
+)

@@ -1,0 +1,88 @@
+"""The topics of the cluster as groups see them: a value that is made once for each change of the topics.
+
+Keeps true: a `Topics` never changes, and a higher `version` means that a topic came, went, or has other partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Protocol
+from uuid import UUID
+
+from felice.dataclass import dataclass
+
+_CACHED_TOPICS = 65_536
+_HASH_MASK = 2**64 - 1
+_HIGHEST_INT64 = 2**63
+
+
+class Topic(Protocol):
+    """The facts about a topic that groups use."""
+
+    @property
+    def topic_id(self) -> UUID:
+        """Its id."""
+        ...
+
+    @property
+    def partitions(self) -> Collection[object]:
+        """Its partitions, by number."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics by name, and their names by id."""
+
+    by_name: Mapping[str, Topic]
+    names: Mapping[UUID, str]
+    version: int
+
+    def is_as(self, by_name: Mapping[str, Topic]) -> bool:
+        """Whether these topics have the same ids and numbers of partitions. Looks at each topic."""
+        if len(by_name) != len(self.by_name):
+            return False
+        for name, topic in by_name.items():
+            known = self.by_name.get(name)
+            if known is not topic and (
+                known is None
+                or known.topic_id != topic.topic_id
+                or len(known.partitions) != len(topic.partitions)
+            ):
+                return False
+        return True
+
+    def counts(self, names: Iterable[str]) -> dict[UUID, int]:
+        """The numbers of partitions of those topics that exist, by id."""
+        found = (self.by_name.get(name) for name in names)
+        return {topic.topic_id: len(topic.partitions) for topic in found if topic is not None}
+
+    def ids(self, names: Iterable[str]) -> frozenset[UUID]:
+        """The ids of those topics that exist."""
+        return frozenset(topic.topic_id for name in names if (topic := self.by_name.get(name)) is not None)
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """A hash of ids, names and numbers of partitions, as a signed 64-bit number; 0 without an existing topic.
+
+        Groups store it to see whether their topics changed. Kafka computes another one; a group whose hash was written
+        by Kafka is assigned once more, which moves no partition.
+        """
+        total = 0
+        for name in names:
+            topic = self.by_name.get(name)
+            if topic is not None:
+                total += _hash_of_topic(topic.topic_id, name, len(topic.partitions))
+        total &= _HASH_MASK
+        return total - 2**64 if total >= _HIGHEST_INT64 else total
+
+
+@lru_cache(maxsize=_CACHED_TOPICS)
+def _hash_of_topic(topic_id: UUID, name: str, partition_count: int) -> int:
+    digest = blake2b(topic_id.bytes + partition_count.to_bytes(4) + name.encode(), digest_size=8)
+    return int.from_bytes(digest.digest())
+
+
+NO_TOPICS = Topics({}, {}, -1)
+"""The topics of a shard that was not told any."""
