@@ -48,9 +48,8 @@ def context(services: Services) -> MakeContext:
         groups = SimpleNamespace(**{name: call(name, answer) for name, answer in answers.items()})
         endpoint = Endpoint("PLAINTEXT", "h", 9092)
         image = ClusterImage(brokers={1: BrokerImage(1, {"PLAINTEXT": endpoint}, None, 0)})
-        lookups = services.coordinators.lookups
         parts: Any = {
-            "coordinators": SimpleNamespace(groups=groups, lookups=lookups),
+            "coordinators": SimpleNamespace(groups=groups),
             "watcher": SimpleNamespace(image=image),
         }
         return context_with(replace(services, **parts), version)

@@ -205,7 +205,10 @@ class ConsumerGroup:
     def topics_of(self, subscription: Subscription) -> frozenset[str]:
         """The names to which a member subscribes: by name, and by its regular expression as it was resolved last."""
         resolved = self.expressions.get(subscription.expression) if subscription.expression else None
-        return subscription.topics if resolved is None else subscription.topics | resolved.topics
+        if resolved is None:
+            return subscription.topics
+        # Members with one expression share one set, whose hash is computed once.
+        return resolved.topics if not subscription.topics else subscription.topics | resolved.topics
 
     def subscribed_topics(
         self, before: Subscription | None = None, after: Subscription | None = None
@@ -225,6 +228,19 @@ class ConsumerGroup:
             if resolved is not None:
                 topics |= resolved.topics
         return topics
+
+    def changes_topics(self, before: Subscription | None, after: Subscription) -> bool:
+        """Whether the names to which the members subscribe change when `after` takes the place of `before`."""
+        if after.expression and after.expression not in self.expression_users:
+            return True
+        if not after.topics <= self.names.keys():
+            return True
+        if before is None:
+            return False
+        is_last = before.expression and self.expression_users[before.expression] == 1
+        if is_last and before.expression != after.expression:
+            return True
+        return any(self.names[name] == 1 for name in before.topics - after.topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member subscribes to the topic, by name or by a regular expression."""

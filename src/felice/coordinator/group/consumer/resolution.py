@@ -48,7 +48,7 @@ class ResolveExpressions:
         """Stores the topics of each expression that is still in use; other topics than before raise the epoch."""
         group = self.group
         group.is_resolving = False
-        group.resolved_ms, group.resolved_version = now.steady_ms, self.version
+        group.resolved_ms = now.steady_ms
         outcome: Outcome[Record] = Outcome()
         if not group.is_live:
             return outcome
@@ -64,6 +64,9 @@ class ResolveExpressions:
             raised = replace(group.epoch, epoch=group.epoch.epoch + 1)
             outcome.records.append(EpochRecord(group.group_id, raised))
             group.seen_topics = -1
+        else:
+            # Not with a change: its records may be refused, and then the next run must see the change.
+            group.resolved_version = self.version
         return outcome
 
 

@@ -107,11 +107,14 @@ def subscribe(group: ConsumerGroup, after: Subscription, step: Step) -> None:
 
 def follow_topics(group: ConsumerGroup, step: Step, turn: Turn) -> None:
     """Raises the group's epoch if the topics to which it subscribes have changed; writes the epoch if it changed."""
-    if step.is_subscription_changed or group.seen_topics != turn.topics.version:
-        group.seen_topics = turn.topics.version
-        names = group.subscribed_topics(group.members.get(step.replaced or step.member_id), step.subscription)
-        found = turn.topics.hash_of(names)
-        if found != step.epoch.metadata_hash:
+    before = group.members.get(step.replaced or step.member_id)
+    are_new = group.seen_topics != turn.topics.version
+    if are_new or (step.is_subscription_changed and group.changes_topics(before, step.subscription)):
+        found = turn.topics.hash_of(group.subscribed_topics(before, step.subscription))
+        if found == step.epoch.metadata_hash:
+            # Not before: the record of a change may be refused, and then the next heartbeat must see the change.
+            group.seen_topics = turn.topics.version
+        else:
             raised = step.epoch.epoch + (step.epoch.epoch == group.epoch.epoch)
             step.epoch = Epoch(raised, found)
     if step.epoch != group.epoch:
