@@ -89,12 +89,26 @@ def test_who_waits_hears_of_every_change_of_what_rested() -> None:
     cache, heard = sessions(), []
     full = cache.open(request(0, 0, 0), 11, 0)
     changes = at_rest(full, 0)
-    assert full.session is not None
-    full.session.reading.on_wake = heard.append
+    full.call_on_wake(heard.append, full.partitions)
     for _ in range(2):
         for wake in list(changes):
             wake()
     assert [asked.partition for asked in heard] == [0, 0]
+
+
+def test_the_newest_request_that_waits_hears_of_what_it_does_not_know() -> None:
+    cache = sessions()
+    first, second = [], []
+    full = cache.open(request(0, 0, 0, 1), 11, 0)
+    full.call_on_wake(wake_first := first.append, full.partitions[:1])
+    assert [asked.partition for asked in first] == [1]
+    later = cache.open(request(full.session_id, 1, 2), 11, 0)
+    later.call_on_wake(wake_second := second.append, later.partitions)
+    full.end_calls(wake_first)
+    cache.open(request(full.session_id, 2, 0), 11, 0)
+    later.end_calls(wake_second)
+    cache.open(request(full.session_id, 3, 0), 11, 0)
+    assert ([asked.partition for asked in first], [asked.partition for asked in second]) == ([1], [0])
 
 
 def test_what_is_forgotten_and_what_is_closed_listens_no_more_and_has_no_liveness() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,8 +22,8 @@ from felice.replication.leader import FollowerProgress
 from felice.replication.partition import Partition
 from felice.replication.replica import Listeners
 from felice.security.acl import Operation, ResourceType
+from felice.server.fetching import followers
 from felice.server.flow import pace
-from felice.server.handlers import fetch as fetching
 from felice.server.security import access_control as control
 from felice.server.services import Services
 from unit.server.test_costs import Line
@@ -41,7 +43,7 @@ def length(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def be_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pace, fetching):
+    for module in (pace, followers):
         monkeypatch.setattr(module, "MAX_ITEMS_WITHOUT_PAUSE", PARTITIONS - 1)
     monkeypatch.setattr(pace, "_WORK_S", 1e-9)
 
@@ -75,6 +77,17 @@ def fetch(offsets: list[int], **fields: int) -> bytes:
 
 def ends(line: Line) -> list[int]:
     return [partition_of(line, number).log_end_offset for number in range(PARTITIONS)]
+
+
+class KnownLater(dict[UUID, str]):
+    """The names of topics. After some look-ups every id has the name `topic`."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def get(self, topic_id: UUID, default: object = None) -> Any:
+        self._left -= 1
+        return default if self._left >= 0 else "topic"
 
 
 async def passes(count: int) -> None:
@@ -218,18 +231,11 @@ def test_a_fetch_whose_session_ended_meanwhile_leaves_nothing_at_the_partitions(
     run(tmp_path, scenario)
 
 
-def test_a_topic_id_that_becomes_known_during_a_fetch_needs_permission(
-    tmp_path: Path, length: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_id_that_becomes_known_during_a_fetch_needs_permission(tmp_path: Path, length: str) -> None:
     async def scenario(line: Line) -> None:
         await deny(line, Operation.READ, ResourceType.TOPIC, "topic")
-        named = []
-
-        def name_of(self: object, topic: UUID) -> str:
-            named.append(topic)
-            return "topic" if len(named) > PARTITIONS else ""
-
-        monkeypatch.setattr(fetching._Fetch, "_name_of", name_of)
+        watcher = services_of(line).watcher
+        watcher.image = replace(watcher.image, topic_names=KnownLater(PARTITIONS // 2))
         asked = [
             FetchPartition(partition=number % PARTITIONS, fetch_offset=0, partition_max_bytes=1000)
             for number in range(PARTITIONS)

@@ -1,1 +1,1 @@
-"""What a broker remembers between the fetches of one consumer or follower."""
+"""The steps of requests that read records, and what a broker remembers between the fetches of one client."""

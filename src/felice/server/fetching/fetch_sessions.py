@@ -12,15 +12,15 @@ Pure: time and randomness are arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import field
 from typing import TypeAlias
-from uuid import UUID
 
 from felice.dataclass import dataclass
 from felice.env import Random
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from felice.server.fetching.finding import TopicRef
 from felice.server.fetching.idle_partitions import IdlePartitions
 
 NO_SESSION = 0
@@ -32,8 +32,7 @@ EVICTION_MS = 120_000
 # Each takes about 200 bytes. Kafka has no such limit, but one request may name millions of partitions.
 MAX_PARTITIONS = 500_000
 
-# A topic as the request names it: by name up to version 12, by id from version 13.
-TopicRef: TypeAlias = str | UUID
+# Requests name topics by name up to version 12, by id from version 13.
 _Key: TypeAlias = tuple[TopicRef, int]
 
 
@@ -83,9 +82,6 @@ class FetchedPartition:
             self.sent_high_watermark = -1
             return True
         return changed
-
-
-Served: TypeAlias = tuple[FetchedPartition, PartitionData]
 
 
 @dataclass(slots=True)
@@ -146,6 +142,30 @@ class FetchPlan:
     def is_empty(self) -> bool:
         """Whether the session has no partition, so that a request need not wait."""
         return not (self.partitions or (self.session is not None and self.session.partitions))
+
+    def wake_all(self) -> None:
+        """Lets the request read all partitions of its session, if it has one."""
+        if self.session is not None:
+            self.session.reading.wake_all()
+            self.partitions = list(self.session.reading.active)
+
+    def call_on_wake(
+        self, wake: Callable[[FetchedPartition], None], known: Container[FetchedPartition]
+    ) -> None:
+        """Calls `wake` with each partition that the session wakes, and now with active ones that are not in `known`.
+
+        If several requests of a session wait, only the newest is called.
+        """
+        if self.session is not None:
+            self.session.reading.on_wake = wake
+            for partition in self.session.reading.active:
+                if partition not in known:
+                    wake(partition)  # it was idle, or another request added it
+
+    def end_calls(self, wake: Callable[[FetchedPartition], None]) -> None:
+        """Ends what `call_on_wake` began."""
+        if self.session is not None and self.session.reading.on_wake == wake:
+            self.session.reading.on_wake = None
 
     def reports(self, partition: FetchedPartition, row: PartitionData) -> bool:
         """Whether the reply must contain this row. Call it once for each partition, with the row that was read last."""
