@@ -54,6 +54,7 @@ from felice.replication.partition import ACKS_ALL, Partition
 from felice.security.acl import Operation, ResourceType
 from felice.server.access.guards import Handle, all_of, checked_by, items_need, permission, request_needs
 from felice.server.context import NO_REPLY, CloseConnection, NoReply
+from felice.server.fetching.leaders import endpoint_of
 from felice.server.flow.pace import held, paced
 from felice.server.writes.admission import Agreement, Flow, QueuedWrite
 
@@ -493,10 +494,8 @@ def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
             name = topic.name or image.topic_names.get(topic.topic_id, "")
             known = image.partition(name, row.index)
             leader = image.brokers.get(known.leader) if known else None
-            endpoint = leader.endpoints.get(context.listener_name) if leader else None
-            if known and leader and endpoint:
+            endpoint = endpoint_of(leader, context.listener_name) if leader else None
+            if known and endpoint:
                 row.current_leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
-                named[leader.broker_id] = NodeEndpoint(
-                    node_id=leader.broker_id, host=endpoint.host, port=endpoint.port, rack=leader.rack
-                )
+                named[endpoint.node_id] = endpoint
     response.node_endpoints = list(named.values())
