@@ -6,30 +6,23 @@ the one in force.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from felice.config import BROKER_OPTIONS, Scope, shortened
+from felice.config import BROKER_OPTIONS, Option, Scope, shortened
 from felice.config.without_effect import FIXED
 from felice.protocol.api import API
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 from felice.protocol.messages.describe_configs import ResourceType
 from felice.security.acl import Operation
 from felice.server.access.guards import config_permission, items_need
-from felice.server.configs.entries import broker_entries
-from felice.server.requests.config_resources import (
-    change_broker,
-    change_client_metrics,
-    change_each,
-    change_topic,
-    unsupported,
-)
+from felice.server.configs.entries import ConfigEntry
+from felice.server.requests.config_resources import Edit, change_each, change_resource
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -39,26 +32,20 @@ guard = items_need(API.ALTER_CONFIGS, config_permission(Operation.ALTER_CONFIGS)
 
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Changes one resource after the other; the response has a result, with its own error, for each."""
-
-    async def change(resource: AlterConfigsResource) -> None:
-        await _replace(resource, request.validate_only, context)
-
-    rows = await change_each(request.resources, AlterConfigsResourceResponse, change, context)
-    return AlterConfigsResponse(responses=rows)
+    return AlterConfigsResponse(responses=await change_each(request, _replace, context))
 
 
 async def _replace(resource: AlterConfigsResource, validate_only: bool, context: RequestContext) -> None:
-    name, wanted = resource.resource_name, _wanted(resource)
-    if resource.resource_type == ResourceType.TOPIC:
-        await change_topic(name, lambda _: wanted, validate_only, context)
-    elif resource.resource_type == ResourceType.BROKER:
-        in_force = {entry.name: entry.value for entry in broker_entries(context.services.config_layers)}
+    wanted = _wanted(resource)
+
+    def edit_of(entries: Callable[[], Sequence[ConfigEntry]], options: Mapping[str, Option]) -> Edit:
+        if resource.resource_type != ResourceType.BROKER:
+            return lambda _: wanted
+        in_force = {entry.name: entry.value for entry in entries()}
         new = {key: value for key, value in wanted.items() if not _is_value_in_force(key, value, in_force)}
-        await change_broker(name, lambda _: new, wanted, validate_only, context)
-    elif resource.resource_type == ResourceType.CLIENT_METRICS:
-        await change_client_metrics(name, lambda _: wanted, validate_only, context)
-    else:
-        raise unsupported(resource.resource_type)
+        return lambda _: new
+
+    await change_resource(resource, edit_of, validate_only, context)
 
 
 def _wanted(resource: AlterConfigsResource) -> dict[str, str]:

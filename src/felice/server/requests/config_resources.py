@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from felice.config import BrokerConfig, canonical_texts, shortened
+from felice.config import TOPIC_OPTIONS, BrokerConfig, Option, canonical_texts, shortened
 from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.config.kafka_only import nearest
 from felice.config.security import split_name
@@ -19,8 +19,16 @@ from felice.controller import topic_names
 from felice.env.key_stores import TlsError
 from felice.metadata.layout import DEFAULT_ENTITY
 from felice.protocol.errors import ApiError, ErrorCode
+from felice.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from felice.protocol.messages.describe_configs import ResourceType
 from felice.server.configs.dynamic import check_dynamic, check_not_shut_out, usable, without_effect
-from felice.server.configs.entries import named_option
+from felice.server.configs.entries import (
+    ConfigEntry,
+    broker_entries,
+    client_metrics_entries,
+    named_option,
+    topic_entries,
+)
 from felice.server.flow.pace import paced
 from felice.server.quotas.connection_rates import plain_address
 from felice.server.security.tls import SecuredListener
@@ -39,6 +47,9 @@ _MAX_CONFIGS = 1000
 _MAX_WARNINGS = 10
 
 Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
+EditOf = Callable[[Callable[[], Sequence[ConfigEntry]], Mapping[str, Option]], Edit]
+"""Makes the edit of a resource from a function that finds its configurations in force, which takes about a millisecond,
+and from the options that it may have."""
 
 
 class Resource(Protocol):
@@ -49,46 +60,70 @@ class Resource(Protocol):
     configs: list[Any]
 
 
-class ResourceRow(Protocol):
-    """The row of a resource in a response."""
-
-    error_code: int
-    error_message: str | None
-
-
 R = TypeVar("R", bound=Resource)
-Row = TypeVar("Row", bound=ResourceRow)
+
+
+class ChangeRequest(Protocol, Generic[R]):
+    """A request that changes resources, or checks the changes only."""
+
+    resources: list[R]
+    validate_only: bool
 
 
 async def change_each(
-    resources: Sequence[R],
-    new_row: Callable[..., Row],
-    change: Callable[[R], Awaitable[None]],
+    request: ChangeRequest[R],
+    change: Callable[[R, bool, RequestContext], Awaitable[None]],
     context: RequestContext,
-) -> list[Row]:
+) -> list[AlterConfigsResourceResponse]:
     """Changes the resources one after the other, with pauses. Returns one row per resource, with its error.
 
     A resource that is named twice is not changed, and each of its rows has INVALID_REQUEST.
     """
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     rows = []
-    async for resource in paced(resources, context.services.env.clock):
+    async for resource in paced(request.resources, context.services.env.clock):
         kind, name = resource.resource_type, resource.resource_name
-        row = new_row(resource_type=kind, resource_name=name, error_message=None)
+        row = AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
         try:
             if times[kind, name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if len(resource.configs) > _MAX_CONFIGS:
                 reason = f"The request has {len(resource.configs)} configurations, at most {_MAX_CONFIGS} are taken."
                 raise ApiError(ErrorCode.INVALID_REQUEST, reason)
-            await change(resource)
+            await change(resource, request.validate_only, context)
         except ApiError as error:
             row.error_code, row.error_message = error.code, error.message
         rows.append(row)
     return rows
 
 
-async def change_topic(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+async def change_resource(
+    resource: Resource, edit_of: EditOf, validate_only: bool, context: RequestContext
+) -> None:
+    """Changes a resource whose configurations are in the metadata store. Raises `ApiError`, also for all others."""
+    name, services = resource.resource_name, context.services
+    if resource.resource_type == ResourceType.TOPIC:
+        edit = edit_of(
+            lambda: topic_entries(services.image.topic_configs.get(name, {}), services.config_layers),
+            TOPIC_OPTIONS,
+        )
+        await _change_topic(name, edit, validate_only, context)
+    elif resource.resource_type == ResourceType.BROKER:
+        named = [config.name for config in resource.configs]
+        options = {key: named_option(key) for key in named}
+        edit = edit_of(lambda: broker_entries(services.config_layers), options)
+        await _change_broker(name, edit, named, validate_only, context)
+    elif resource.resource_type == ResourceType.CLIENT_METRICS:
+        edit = edit_of(
+            lambda: client_metrics_entries(services.image.client_metrics.get(name, {})),
+            CLIENT_METRICS_OPTIONS,
+        )
+        await _change_client_metrics(name, edit, validate_only, context)
+    else:
+        raise unsupported(resource.resource_type)
+
+
+async def _change_topic(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
     """Edits the configuration of one topic. Raises `ApiError`."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "There is no configuration of all topics.")
@@ -96,7 +131,7 @@ async def change_topic(name: str, edit: Edit, validate_only: bool, context: Requ
     await context.services.changes.cluster.change_topic_config(name, edit, validate_only=validate_only)
 
 
-async def change_broker(
+async def _change_broker(
     name: str, edit: Edit, named: Iterable[str], validate_only: bool, context: RequestContext
 ) -> None:
     """Edits the dynamic configuration of one broker, or of all brokers if `name` is empty. Raises `ApiError`.
@@ -130,7 +165,7 @@ async def change_broker(
         _warn_of(idle, name)
 
 
-async def change_client_metrics(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
+async def _change_client_metrics(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
     """Edits a client metrics resource. Raises `ApiError`."""
 
     def checked(current: Mapping[str, str]) -> Mapping[str, str]:
