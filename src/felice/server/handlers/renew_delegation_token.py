@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from felice.protocol.errors import ApiError
 from felice.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from felice.server.requests.token_requests import check_connection, refused_timestamp_ms
+from felice.server.requests.token_requests import changed_expiry_ms
 from felice.server.security.access_control import in_handler
 
 if TYPE_CHECKING:
@@ -22,13 +21,7 @@ async def handle(
     request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
     """Renews the token, and tells when it expires."""
-    try:
-        check_connection(context)
-        expires_ms = await context.services.security.tokens.renew(
-            bytes(request.hmac), context.principal, request.renew_period_ms
-        )
-    except ApiError as error:
-        return RenewDelegationTokenResponse(
-            error_code=error.code, expiry_timestamp_ms=refused_timestamp_ms(error)
-        )
-    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms)
+    code, expires_ms = await changed_expiry_ms(
+        context.services.security.tokens.renew, request.hmac, request.renew_period_ms, context
+    )
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)

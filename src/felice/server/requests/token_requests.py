@@ -1,11 +1,12 @@
-"""The check that all requests about delegation tokens share: which connections may send them."""
+"""What requests about delegation tokens share: which connections may send them, and how they change an expiry."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.security.principal import ANONYMOUS
+from felice.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -25,3 +26,17 @@ def check_connection(context: RequestContext) -> None:
 def refused_timestamp_ms(error: ApiError) -> int:
     """The times in the response to a refused request, as in Kafka: 0 if tokens are not enabled, otherwise -1."""
     return 0 if error.code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED else -1
+
+
+async def changed_expiry_ms(
+    change: Callable[[bytes, Principal, int], Awaitable[int]],
+    secret: bytes,
+    period_ms: int,
+    context: RequestContext,
+) -> tuple[int, int]:
+    """Calls `DelegationTokens.renew` or `expire` for the client. Returns the error code, and when the token expires."""
+    try:
+        check_connection(context)
+        return ErrorCode.NONE, await change(bytes(secret), context.principal, period_ms)
+    except ApiError as error:
+        return error.code, refused_timestamp_ms(error)
