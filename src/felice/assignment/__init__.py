@@ -15,7 +15,6 @@ from felice.assignment.assignors import (
     RangeAssignor,
     RoundRobinAssignor,
     StickyAssignor,
-    UniformAssignor,
 )
 from felice.assignment.values import Assignment, RebalanceProtocol, Subscription
 from felice.protocol.topic_partition import TopicPartition
@@ -31,5 +30,4 @@ __all__ = [
     "StickyAssignor",
     "Subscription",
     "TopicPartition",
-    "UniformAssignor",
 ]

@@ -133,26 +133,6 @@ class CooperativeStickyAssignor:
         return _withhold_held_by_others(target, subscriptions)
 
 
-class UniformAssignor:
-    """The broker's assignor of KIP-848 groups: the sticky assignment based on the previous target.
-
-    The coordinator moves members to the target one by one, so this assignor withholds no partition.
-    """
-
-    name: ClassVar[str] = "uniform"
-    protocol: ClassVar[RebalanceProtocol] = RebalanceProtocol.COOPERATIVE
-
-    def user_data(self, last_assignment: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """None: the broker's assignor knows the owned partitions from the subscriptions."""
-        return None
-
-    def assign(
-        self, subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
-    ) -> Assignment:
-        """A balanced assignment that moves few partitions, as the broker computes it for KIP-848 groups."""
-        return assign_sticky(subscriptions, partition_counts)
-
-
 def _with_previous_assignment(subscription: Subscription) -> Subscription:
     if subscription.user_data is None:
         return subscription
@@ -189,7 +169,6 @@ ASSIGNORS: dict[str, Assignor] = {
         RoundRobinAssignor(),
         StickyAssignor(),
         CooperativeStickyAssignor(),
-        UniformAssignor(),
     )
 }
-"""Every assignor by its name on the wire. Only the broker uses `uniform`."""
+"""Every assignor by its name on the wire."""

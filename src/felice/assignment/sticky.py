@@ -20,6 +20,7 @@ from felice.assignment.values import (
     Subscription,
     partitions_of,
     subscribed_topics,
+    topic_sets,
 )
 from felice.protocol.topic_partition import TopicPartition
 
@@ -32,7 +33,7 @@ def assign_sticky(
     if not members:
         return {}
     partitions = partitions_of(subscribed_topics(subscriptions, partition_counts), partition_counts)
-    wanted = {member_id: frozenset(subscriptions[member_id].topics) for member_id in members}
+    wanted = topic_sets(subscriptions)
     owned = valid_claims(subscriptions, frozenset(partitions))
     if len(set(wanted.values())) == 1:
         return _assign_by_quota(members, partitions, owned)
@@ -58,18 +59,18 @@ def valid_claims(
             elif subscription.generation == generation:
                 claims[partition] += 1
 
-    def holds(subscription: Subscription, partition: TopicPartition) -> bool:
+    wanted = topic_sets(subscriptions)
+
+    def holds(member_id: str, partition: TopicPartition) -> bool:
         return (
             partition in existing
-            and partition.topic in subscription.topics
-            and newest[partition] == subscription.generation
+            and partition.topic in wanted[member_id]
+            and newest[partition] == subscriptions[member_id].generation
             and claims[partition] == 1
         )
 
     return {
-        member_id: sorted(
-            partition for partition in set(subscription.owned) if holds(subscription, partition)
-        )
+        member_id: sorted(partition for partition in set(subscription.owned) if holds(member_id, partition))
         for member_id, subscription in sorted(subscriptions.items())
     }
 

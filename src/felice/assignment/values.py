@@ -54,11 +54,24 @@ def members_in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
     return sorted(subscriptions, key=place)
 
 
+def topic_sets(subscriptions: Mapping[str, Subscription]) -> dict[str, frozenset[str]]:
+    """Returns the topics of each member as a set. Members with the same topics share one set: it may be large."""
+    sets: dict[tuple[str, ...], frozenset[str]] = {}
+    found = {}
+    for member_id, subscription in subscriptions.items():
+        topics = sets.get(subscription.topics)
+        if topics is None:
+            topics = sets[subscription.topics] = frozenset(subscription.topics)
+        found[member_id] = topics
+    return found
+
+
 def subscribed_topics(
     subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
 ) -> list[str]:
     """Returns the names of all subscribed topics that exist."""
-    asked = {topic for subscription in subscriptions.values() for topic in subscription.topics}
+    distinct = {subscription.topics for subscription in subscriptions.values()}
+    asked = {topic for topics in distinct for topic in topics}
     return sorted(topic for topic in asked if partition_counts.get(topic, 0) > 0)
 
 

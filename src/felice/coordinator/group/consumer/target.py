@@ -20,7 +20,7 @@ from felice.coordinator.group.consumer.values import (
     TargetEpochRecord,
     TargetRecord,
 )
-from felice.coordinator.group.modern.assignors import AssignorMember, assign
+from felice.coordinator.group.modern.assignors import ASSIGNORS, Subscriber
 from felice.coordinator.group.modern.reconciliation import NOTHING, Partitions
 from felice.coordinator.group.modern.topics import Topics
 from felice.coordinator.group.records import Record
@@ -37,7 +37,7 @@ class Assignment:
 
     epoch: int
     assignor: str
-    members: Mapping[str, AssignorMember]
+    members: Mapping[str, Subscriber]
     partition_counts: Mapping[UUID, int]
 
     @property
@@ -47,7 +47,7 @@ class Assignment:
 
     def compute(self) -> dict[str, Partitions]:
         """The partitions of each member."""
-        return assign(self.assignor, self.members, self.partition_counts)
+        return ASSIGNORS[self.assignor](self.members, self.partition_counts)
 
 
 def is_due(group: ConsumerGroup, epoch: int, interval_ms: int, now: Instant) -> bool:
@@ -72,7 +72,7 @@ def assignment_for(
         names = group.topics_of(subscription)
         if (ids := ids_of.get(names)) is None:
             ids = ids_of[names] = topics.ids(names)
-        seen[member_id] = AssignorMember(
+        seen[member_id] = Subscriber(
             instance_id=subscription.instance_id,
             topics=ids,
             assigned=inherited.get(member_id) or group.target(member_id),

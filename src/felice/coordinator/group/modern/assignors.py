@@ -1,60 +1,84 @@
-"""The broker's assignors of KIP-848: `uniform` and `range`.
+"""The broker's assignors of consumer groups (KIP-848): `uniform` and `range`. Pure.
 
-They are those of classic groups, with the ids of topics in the place of names, and a member's target in the place of
-the partitions that it reports. Neither looks at racks, as in Kafka 4.3.
+Keeps true:  every partition of a subscribed topic has exactly one member, which subscribes to the topic.
+             Every member has an entry in the result. The order of members and topics in the arguments does not matter.
+How:         these are the assignors of `felice.assignment`, which name topics by text: here it is the topic's id.
+             Like those of Kafka, they do not look at racks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import TypeAlias
 from uuid import UUID
 
+from felice.assignment import Assignment as NamedAssignment
+from felice.assignment import Subscription
 from felice.assignment.eager import assign_range
 from felice.assignment.sticky import assign_sticky
-from felice.assignment.values import Assignment, Subscription
-from felice.coordinator.group.modern.reconciliation import NOTHING, Partitions
+from felice.coordinator.group.modern.reconciliation import Partitions
 from felice.dataclass import dataclass
 from felice.protocol.topic_partition import TopicPartition
 
-Assign: TypeAlias = Callable[[Mapping[str, Subscription], Mapping[str, int]], Assignment]
-
-_ASSIGNORS: Mapping[str, Assign] = {"uniform": assign_sticky, "range": assign_range}
+Assignment: TypeAlias = dict[str, Partitions]
+"""Partitions by member id. No topic of a member has an empty set."""
 
 
 @dataclass(frozen=True, slots=True)
-class AssignorMember:
-    """A member as an assignor sees it: the ids of its topics that exist, and the partitions of its last target."""
+class Subscriber:
+    """What assignors know of a member. `assigned` is its last target, whatever it has given up or taken so far."""
 
+    topics: frozenset[UUID]
+    assigned: Partitions = field(default_factory=dict)
     instance_id: str | None = None
-    topics: frozenset[UUID] = frozenset()
-    assigned: Partitions = field(default_factory=lambda: NOTHING)
+    rack_id: str | None = None
 
 
-def assign(
-    name: str, members: Mapping[str, AssignorMember], partition_counts: Mapping[UUID, int]
-) -> dict[str, Partitions]:
-    """The partitions of each member, by the assignor of this name."""
-    ids = {topic_id.hex: topic_id for topic_id in partition_counts}
-    subscriptions = {
-        member_id: Subscription(
-            topics=tuple(sorted(topic_id.hex for topic_id in member.topics)),
-            owned=tuple(
-                TopicPartition(topic_id.hex, partition)
-                for topic_id, partitions in member.assigned.items()
-                for partition in partitions
-            ),
-            instance_id=member.instance_id,
-        )
-        for member_id, member in members.items()
-    }
-    counts = {topic_id.hex: count for topic_id, count in partition_counts.items()}
-    found = _ASSIGNORS[name](subscriptions, counts)
-    assigned: dict[str, Partitions] = {}
-    for member_id in members:
-        grouped: dict[UUID, set[int]] = {}
-        for partition in found.get(member_id, ()):
-            grouped.setdefault(ids[partition.topic], set()).add(partition.partition)
-        assigned[member_id] = {topic_id: frozenset(numbers) for topic_id, numbers in grouped.items()}
-    return assigned
+def uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> Assignment:
+    """As balanced as subscriptions allow, and with few moves from the last target (`assign_sticky`)."""
+    return _by_id(assign_sticky, members, partition_counts)
+
+
+def ranges(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> Assignment:
+    """Each topic in contiguous ranges, static members first, whatever the last target was (`assign_range`)."""
+    return _by_id(assign_range, members, partition_counts)
+
+
+ASSIGNORS = {"uniform": uniform, "range": ranges}
+"""The assignors by the names that members and `group.consumer.assignors` use."""
+
+
+def _by_id(
+    assign: Callable[[Mapping[str, Subscription], Mapping[str, int]], NamedAssignment],
+    members: Mapping[str, Subscriber],
+    partition_counts: Mapping[UUID, int],
+) -> Assignment:
+    names = {topic_id: topic_id.hex for topic_id in partition_counts}
+    # Members with the same topics share one tuple: a group may have 1,000 of them with 10,000 topics each.
+    topics: dict[frozenset[UUID], tuple[str, ...]] = {}
+    for member in members.values():
+        if member.topics not in topics:
+            topics[member.topics] = tuple(names[topic_id] for topic_id in member.topics if topic_id in names)
+    named = {member_id: _named(member, topics[member.topics], names) for member_id, member in members.items()}
+    found = assign(named, {names[topic_id]: count for topic_id, count in partition_counts.items()})
+    ids = {name: topic_id for topic_id, name in names.items()}
+    return {member_id: _by_topic(partitions, ids) for member_id, partitions in found.items()}
+
+
+def _named(member: Subscriber, topics: tuple[str, ...], names: Mapping[UUID, str]) -> Subscription:
+    """A topic without a name was deleted."""
+    owned = tuple(
+        TopicPartition(name, index)
+        for topic_id, indexes in member.assigned.items()
+        if (name := names.get(topic_id)) is not None
+        for index in indexes
+    )
+    return Subscription(topics, owned, instance_id=member.instance_id, rack_id=member.rack_id)
+
+
+def _by_topic(partitions: Iterable[TopicPartition], ids: Mapping[str, UUID]) -> dict[UUID, frozenset[int]]:
+    indexes: dict[str, list[int]] = {}
+    for name, index in partitions:
+        indexes.setdefault(name, []).append(index)
+    return {ids[name]: frozenset(found) for name, found in indexes.items()}

@@ -1,0 +1,142 @@
+"""The broker's assignor of share groups (KIP-932), `simple`: members share partitions. Pure.
+
+Keeps true:  every partition of a subscribed topic has a member, and every member that subscribes to a topic with
+             partitions has one of them. Among topics with the same subscribers, all partitions have equally many
+             members, no more than it takes for each member to have one, and members differ by one partition at most.
+             A member keeps what it has, as far as this allows. The order of the arguments does not matter.
+How:         topics with the same subscribers are divided together. In a group whose members all want the same topics,
+             that is one division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from heapq import heapify, heappop, heappush
+from typing import TypeAlias
+from uuid import UUID
+
+from felice.coordinator.group.modern.assignors import Assignment, Subscriber
+
+_Partition: TypeAlias = tuple[UUID, int]
+
+
+def simple(members: Mapping[str, Subscriber], partitions: Mapping[UUID, Collection[int]]) -> Assignment:
+    """The partitions of each member. `partitions` are those that may be assigned: their share state exists."""
+    load = dict.fromkeys(sorted(members), 0)
+    assigned: dict[str, set[_Partition]] = {member_id: set() for member_id in load}
+    for subscribers, shared in _divisions(members, partitions):
+        held = {
+            member_id: {
+                (topic_id, index)
+                for topic_id, indexes in members[member_id].assigned.items()
+                for index in indexes
+            }
+            for member_id in subscribers
+        }
+        division = _Division(subscribers, shared, held, load)
+        for member_id, found in division.run().items():
+            assigned[member_id] |= found
+            load[member_id] += len(found)
+    return {member_id: _by_topic(found) for member_id, found in assigned.items()}
+
+
+def _divisions(
+    members: Mapping[str, Subscriber], partitions: Mapping[UUID, Collection[int]]
+) -> list[tuple[tuple[str, ...], list[_Partition]]]:
+    """Members, and the partitions that just these members want. Those with few members come first."""
+    subscribers: dict[UUID, list[str]] = {}
+    for member_id in sorted(members):
+        for topic_id in members[member_id].topics:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    found: dict[tuple[str, ...], list[_Partition]] = {}
+    for topic_id in sorted(subscribers):
+        wanted = [(topic_id, index) for index in sorted(partitions.get(topic_id, ()))]
+        if wanted:
+            found.setdefault(tuple(subscribers[topic_id]), []).extend(wanted)
+    return sorted(found.items(), key=lambda item: (len(item[0]), item))
+
+
+class _Division:
+    """Divides partitions among members that all want all of them."""
+
+    def __init__(
+        self,
+        members: Collection[str],
+        partitions: list[_Partition],
+        held: Mapping[str, Collection[_Partition]],
+        load: Mapping[str, int],
+    ) -> None:
+        sharing = -(-len(members) // len(partitions))
+        self.members = members
+        self.open = dict.fromkeys(partitions, sharing)
+        """How many members each partition still lacks."""
+        self.held = held
+        self.load = load
+        self.quota, self.extra = divmod(sharing * len(partitions), len(members))
+        self.found: dict[str, set[_Partition]] = {member_id: set() for member_id in members}
+
+    def run(self) -> dict[str, set[_Partition]]:
+        """The partitions of each member."""
+        for member_id in self.members:
+            self._keep(member_id)
+        self._fill()
+        return self.found
+
+    def _keep(self, member_id: str) -> None:
+        """The member keeps up to its quota; the first members that have more keep one more."""
+        for partition in sorted(self.held[member_id]):
+            if not self.open.get(partition):
+                continue
+            if len(self.found[member_id]) == self.quota:
+                if not self.extra:
+                    return
+                self.extra -= 1
+            elif len(self.found[member_id]) > self.quota:
+                return
+            self._give(partition, member_id)
+
+    def _give(self, partition: _Partition, member_id: str) -> None:
+        self.found[member_id].add(partition)
+        self.open[partition] -= 1
+
+    def _fill(self) -> None:
+        """The member with the fewest partitions takes the partition that lacks most members, and so on."""
+        waiting = [(len(found), self.load[member_id], member_id) for member_id, found in self.found.items()]
+        heapify(waiting)
+        lacking = [(-count, partition) for partition, count in self.open.items() if count]
+        heapify(lacking)
+        while lacking:
+            count, load, member_id = heappop(waiting)
+            passed = []
+            while lacking and lacking[0][1] in self.found[member_id]:
+                passed.append(heappop(lacking))
+            if lacking:
+                missing, partition = heappop(lacking)
+                self._give(partition, member_id)
+            else:
+                missing, partition = passed.pop()
+                self._swap(partition, member_id)
+            for entry in passed:
+                heappush(lacking, entry)
+            if missing < -1:
+                heappush(lacking, (missing + 1, partition))
+            heappush(waiting, (count + 1, load, member_id))
+
+    def _swap(self, partition: _Partition, member_id: str) -> None:
+        """The member has all partitions that lack members: another takes this one, and gives it one of its own.
+
+        Then there are at least as many members as partitions, each has one or two, and this one has just `partition`.
+        Fewer than all members have it, so some other member has a different one.
+        """
+        other = next(name for name, found in self.found.items() if partition not in found)
+        given = min(self.found[other])
+        self.found[other].remove(given)
+        self.found[member_id].add(given)
+        self._give(partition, other)
+
+
+def _by_topic(partitions: Collection[_Partition]) -> dict[UUID, frozenset[int]]:
+    indexes: dict[UUID, list[int]] = {}
+    for topic_id, index in partitions:
+        indexes.setdefault(topic_id, []).append(index)
+    return {topic_id: frozenset(found) for topic_id, found in indexes.items()}
