@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from felice.client.options import KEYS, Key
+from felice.client.keys import Key
+from felice.client.options import KEYS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "client.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]*) \| ([pca]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)

@@ -140,10 +140,10 @@ def read_properties(path: Path) -> dict[str, str]:
 def tls_of_clients(properties: Mapping[str, str]) -> ssl.SSLContext | None:
     """The TLS of a client with these `ssl.*` properties, by the names of Kafka's clients."""
     from felice.client.java_keys import convert_java_keys
-    from felice.client.options import parse_settings
+    from felice.client.options import AdminSettings
 
     converted, _ = convert_java_keys(properties)
-    settings = parse_settings("a", {**converted, "security.protocol": "ssl", "bootstrap.servers": "unused"})
+    settings = AdminSettings.parse({**converted, "security.protocol": "ssl", "bootstrap.servers": "unused"})
     return settings.security.tls
 
 

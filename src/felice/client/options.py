@@ -1,4 +1,4 @@
-"""All configuration keys of the client, as data, and their parsing.
+"""The settings of each kind of client: fields that declare their configuration keys, and their parsing.
 
 Keeps true:  An unknown key or an invalid value is refused; the error names the key and what was expected. An accepted
              key has an effect, or it belongs to the other kind of client, or it tunes a part that only librdkafka has
@@ -13,105 +13,44 @@ import difflib
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from ipaddress import IPv6Address
-from math import nan
 from random import Random
-from typing import Any, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
-from felice.client.error import KafkaError, failure
-from felice.client.security import MECHANISMS, PLAIN_TEXT, PROTOCOLS, SECRETS, TEXT_KEYS, make_security
-from felice.client.tuning import TUNING, UNSUPPORTED, Tuning, whole_number
+from felice.client.keys import (
+    INT_MAX,
+    Key,
+    boolean,
+    function,
+    integer,
+    invalid,
+    key,
+    keys_of,
+    make_room,
+    named,
+    number,
+    one_of,
+    text,
+)
+from felice.client.security import PLAIN_TEXT, Security, SecuritySettings, make_security
+from felice.client.tuning import TUNING, UNSUPPORTED, Tuning
 from felice.dataclass import dataclass
 from felice.env import Environment
 
-_INT_MAX = 2**31 - 1
 # The room that librdkafka leaves in a response beside its records.
 _RESPONSE_OVERHEAD = 512
 _DEFAULT_PORT = 9092
 _HOST_AND_PORT = re.compile(r"(\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(:(?P<port>[0-9]{1,5}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One configuration key. `clients` holds p, c or a for each kind of client in which the key has an effect, `silent`
-    those of the other kinds in which librdkafka accepts it without a warning."""
-
-    name: str
-    parse: Callable[[object], object]
-    default: object
-    clients: str = "pca"
-    aliases: tuple[str, ...] = ()
-    silent: str = ""
-
-
-def _integer(low: int, high: int = _INT_MAX) -> Callable[[object], int]:
-    def parse(value: object) -> int:
-        number = whole_number(value)
-        if number is None or not low <= number <= high:
-            raise ValueError(f"expected a whole number from {low} to {high}")
-        return number
-
-    return parse
-
-
-def _number(low: float, high: float) -> Callable[[object], float]:
-    def parse(value: object) -> float:
-        try:
-            number = float(str(value).strip())
-        except ValueError:
-            number = nan
-        if not low <= number <= high:
-            raise ValueError(f"expected a number from {low} to {high}")
-        return number
-
-    return parse
-
-
-def _boolean(value: object) -> bool:
-    text = str(value).strip().lower()
-    if text in ("true", "1", "t"):
-        return True
-    if text in ("false", "0", "f"):
-        return False
-    raise ValueError("expected true or false")
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("expected a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError("expected a string that UTF-8 can encode") from None
-    return value
-
-
 def _name(value: object) -> str:
-    if not _text(value):
+    if not text(value):
         raise ValueError("expected a name")
-    return _text(value)
+    return text(value)
 
 
-def _named(**values: object) -> Callable[[object], object]:
-    """Parse one of several names, each of which stands for a value."""
-
-    def parse(value: object) -> object:
-        text = str(value).strip().lower()
-        if text not in values:
-            raise ValueError(f"expected one of {', '.join(values)}")
-        return values[text]
-
-    return parse
-
-
-def _function(value: object) -> object:
-    if not callable(value):
-        raise ValueError("expected a callable")
-    return value
-
-
-def _partitioner(value: object) -> object:
+def _partitioner(value: object) -> str | Callable[..., Any]:
     if callable(value):
         return value
     if str(value) not in PARTITIONER_NAMES:
@@ -130,18 +69,6 @@ def _assignors(value: object) -> tuple[str, ...]:
     return names
 
 
-def _upper_of(*names: str) -> Callable[[object], str]:
-    """Parse one of several names in capitals; the case of the value does not matter."""
-
-    def parse(value: object) -> str:
-        name = str(value).strip().upper()
-        if name not in names:
-            raise ValueError(f"expected one of {', '.join(names)}")
-        return name
-
-    return parse
-
-
 # `produce/partitioners` describes what each name does.
 PARTITIONER_NAMES = (
     "murmur2_random",
@@ -157,15 +84,15 @@ PARTITIONER_NAMES = (
 
 
 def _contexts(value: object) -> str:
-    names = _names_in(_text(value))
+    names = _names_in(text(value))
     unknown = [name for name in names if name not in DEBUG_CONTEXTS]
     if unknown:
         raise ValueError(f"expected a comma-separated list of {', '.join(DEBUG_CONTEXTS)}")
     return ",".join(names)
 
 
-def _names_in(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _names_in(list_: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in list_.split(",") if name.strip())
 
 
 # librdkafka's debug contexts, and the client's child logger that each of them enables ("": the client's own logger).
@@ -193,8 +120,8 @@ DEBUG_CONTEXTS = {
     "telemetry": "",
 }
 
-_IDENTIFICATION = {"https": "https", "none": "none", "": "none"}
 _ACKS = {"-1": -1, "all": -1, "0": 0, "1": 1}
+_ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 # The highest compression.level of gzip, lz4 and zstd. snappy has no levels.
 _HIGHEST_LEVELS = {1: 9, 3: 17, 4: 22}
@@ -204,105 +131,98 @@ _RESETS = {
     **dict.fromkeys(("error", "none"), "error"),
 }
 
-KEYS = (
-    Key("bootstrap.servers", _text, "", aliases=("metadata.broker.list",)),
-    Key("client.id", _text, "felice"),
-    Key("client.rack", _text, "", "c", silent="pa"),
-    Key("security.protocol", _upper_of(*PROTOCOLS), "PLAINTEXT"),
-    Key("sasl.mechanism", _upper_of(*MECHANISMS), None, aliases=("sasl.mechanisms",)),
-    Key("ssl.endpoint.identification.algorithm", _named(**_IDENTIFICATION), "https"),
-    Key("enable.ssl.certificate.verification", _boolean, True),
-    Key("oauth_cb", _function, None),
-    *(Key(name, _text, None) for name in TEXT_KEYS),
-    Key("request.timeout.ms", _integer(1), 30_000, aliases=("socket.timeout.ms",)),
-    Key("socket.connection.setup.timeout.ms", _integer(1), 30_000),
-    Key("socket.send.buffer.bytes", _integer(-1), -1, aliases=("send.buffer.bytes",)),
-    Key("socket.receive.buffer.bytes", _integer(-1), -1, aliases=("receive.buffer.bytes",)),
-    Key("reconnect.backoff.ms", _integer(0), 100),
-    Key("reconnect.backoff.max.ms", _integer(0), 10_000),
-    Key("retry.backoff.ms", _integer(1), 100),
-    Key("retry.backoff.max.ms", _integer(1), 1_000),
-    Key("connections.max.idle.ms", _integer(0), 540_000),
-    Key("metadata.max.age.ms", _integer(1), 300_000, aliases=("topic.metadata.refresh.interval.ms",)),
-    Key("topic.metadata.propagation.max.ms", _integer(0), 30_000, "p", silent="ca"),
-    Key("max.in.flight.requests.per.connection", _integer(1, 1_000_000), 5, "p", ("max.in.flight",), "ca"),
-    Key("socket.keepalive.enable", _boolean, False),
-    Key("allow.auto.create.topics", _boolean, False, "pc", silent="a"),
-    Key("error_cb", _function, None, "pc", silent="a"),
-    Key("throttle_cb", _function, None, "pc", silent="a"),
-    Key("stats_cb", _function, None, "pc", silent="a"),
-    Key("statistics.interval.ms", _integer(0, 86_400_000), 0, "pc", silent="a"),
-    Key("debug", _contexts, ""),
-    Key("logger", lambda value: value, None),
-    # Producer
-    Key("acks", lambda value: _named(**_ACKS)(value), -1, "p", ("request.required.acks",)),
-    Key("enable.idempotence", _boolean, True, "p"),
-    Key("transactional.id", _name, None, "p"),
-    Key("transaction.timeout.ms", _integer(1), 60_000, "p"),
-    Key("batch.size", _integer(1), 1_000_000, "p"),
-    Key("batch.num.messages", _integer(1, 1_000_000), 10_000, "p"),
-    Key("linger.ms", _number(0, 900_000), 5.0, "p", ("queue.buffering.max.ms",)),
-    Key("queue.buffering.max.messages", _integer(0), 100_000, "p"),
-    Key("queue.buffering.max.kbytes", _integer(1), 1_048_576, "p"),
-    Key("buffer.memory", _integer(1, 2**62), None, "p"),
-    Key("compression.type", _named(**_CODECS), 0, "p", ("compression.codec",)),
-    Key("compression.level", _integer(-1, 22), -1, "p"),
-    Key("message.max.bytes", _integer(1), 1_000_000, "p", ("max.request.size",), "ca"),
-    Key("retries", _integer(0), _INT_MAX, "p", ("message.send.max.retries",)),
-    Key("delivery.timeout.ms", _integer(0), 300_000, "p", ("message.timeout.ms",)),
-    Key("partitioner", _partitioner, "murmur2_random", "p"),
-    Key("sticky.partitioning.linger.ms", _integer(0), 10, "p"),
-    Key("on_delivery", _function, None, "p", ("dr_cb", "dr_msg_cb")),
-    Key("delivery.report.only.error", _boolean, False, "p"),
-    # Consumer
-    Key("group.id", _text, None, "c"),
-    Key("group.instance.id", _text, None, "c"),
-    Key("group.protocol", _named(classic="classic"), "classic", "c"),
-    Key("session.timeout.ms", _integer(1), 45_000, "c"),
-    Key("heartbeat.interval.ms", _integer(1), 3_000, "c"),
-    Key("max.poll.interval.ms", _integer(1), 300_000, "c"),
-    Key("partition.assignment.strategy", _assignors, ("range", "roundrobin"), "c"),
-    Key("enable.auto.commit", _boolean, True, "c"),
-    Key("auto.commit.interval.ms", _integer(1), 5_000, "c"),
-    Key("enable.auto.offset.store", _boolean, True, "c"),
-    Key("auto.offset.reset", _named(**_RESETS), "latest", "c"),
-    Key("fetch.min.bytes", _integer(1), 1, "c"),
-    Key("fetch.max.bytes", _integer(1), 52_428_800, "c"),
-    Key("fetch.wait.max.ms", _integer(0), 500, "c", ("fetch.max.wait.ms",)),
-    Key("fetch.error.backoff.ms", _integer(1), 500, "c"),
-    Key("max.partition.fetch.bytes", _integer(1), 1_048_576, "c", ("fetch.message.max.bytes",)),
-    Key("queued.min.messages", _integer(1), 100_000, "c"),
-    Key("queued.max.messages.kbytes", _integer(1), 65_536, "c"),
-    Key("isolation.level", _named(read_uncommitted=0, read_committed=1), 1, "c"),
-    Key("enable.partition.eof", _boolean, False, "c"),
-    Key("check.crcs", _boolean, True, "c"),
-    Key("on_commit", _function, None, "c"),
-)
-
 # The child of the client's logger that warns of keys without effect.
 CONFIGURATION_LOGGER = "configuration"
 
-_BY_NAME = {name: key for key in KEYS for name in (key.name, *key.aliases)}
-_CLIENTS = {"p": "producer", "c": "consumer", "a": "admin client"}
+Callback: TypeAlias = Callable[..., Any] | None
 
 
-class Settings(dict[str, Any]):
-    """Parsed values by the key's main name, including defaults. The key decides the type of its value."""
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """The settings that every client has. They are checked when they are made, by `parse`."""
 
-    def __init__(self, kind: str, values: Mapping[str, object], explicit: set[str], env: Environment) -> None:
-        super().__init__(values)
-        self.kind = kind
-        self.explicit = explicit
-        # The client's source of network, wall time and randomness.
-        self.env = env
-        # Keys that were given and have no effect in this client.
-        self.without_effect: tuple[str, ...] = ()
-        self.security = PLAIN_TEXT
-        self._levels: dict[str, int] = {}
+    kind: ClassVar[str]
+    """p, c or a."""
+    title: ClassVar[str]
+    """The kind of client in words."""
 
-    def logger(self, name: str = "") -> logging.Logger:
+    env: Environment = field(repr=False, compare=False)
+    """The client's source of network, wall time and randomness."""
+    bootstrap_servers: str = key("bootstrap.servers", text, "", aliases=("metadata.broker.list",))
+    client_id: str = key("client.id", text, "felice")
+    request_timeout_ms: int = key("request.timeout.ms", integer(1), 30_000, aliases=("socket.timeout.ms",))
+    socket_connection_setup_timeout_ms: int = key("socket.connection.setup.timeout.ms", integer(1), 30_000)
+    socket_send_buffer_bytes: int = key(
+        "socket.send.buffer.bytes", integer(-1), -1, aliases=("send.buffer.bytes",)
+    )
+    socket_receive_buffer_bytes: int = key(
+        "socket.receive.buffer.bytes", integer(-1), -1, aliases=("receive.buffer.bytes",)
+    )
+    reconnect_backoff_ms: int = key("reconnect.backoff.ms", integer(0), 100)
+    reconnect_backoff_max_ms: int = key("reconnect.backoff.max.ms", integer(0), 10_000)
+    retry_backoff_ms: int = key("retry.backoff.ms", integer(1), 100)
+    retry_backoff_max_ms: int = key("retry.backoff.max.ms", integer(1), 1_000)
+    connections_max_idle_ms: int = key("connections.max.idle.ms", integer(0), 540_000)
+    metadata_max_age_ms: int = key(
+        "metadata.max.age.ms", integer(1), 300_000, aliases=("topic.metadata.refresh.interval.ms",)
+    )
+    socket_keepalive_enable: bool = key("socket.keepalive.enable", boolean, False)
+    allow_auto_create_topics: bool = key("allow.auto.create.topics", boolean, False, "pc", silent="a")
+    error_cb: Callback = key("error_cb", function, None, "pc", silent="a")
+    throttle_cb: Callback = key("throttle_cb", function, None, "pc", silent="a")
+    stats_cb: Callback = key("stats_cb", function, None, "pc", silent="a")
+    statistics_interval_ms: int = key("statistics.interval.ms", integer(0, 86_400_000), 0, "pc", silent="a")
+    debug: str = key("debug", _contexts, "")
+    logger: Any = key("logger", lambda value: value)
+    tls_and_sasl: SecuritySettings = SecuritySettings()
+    security: Security = field(default=PLAIN_TEXT, repr=False, compare=False)
+    """What `tls_and_sasl` says, with the files that it names."""
+    explicit: frozenset[str] = frozenset()
+    """The keys with effect that the application gave, by their main names."""
+    without_effect: tuple[str, ...] = ()
+    """The keys that the application gave and that have no effect in this client."""
+    _levels: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object], env: Environment | None = None) -> Self:
+        """Parse a configuration. Raises `KafkaException` (_INVALID_ARG) that names the wrong key."""
+        values: dict[str, object] = {}
+        chosen: dict[str, object] = {}
+        without_effect: list[str] = []
+        for name, value in _flattened(given).items():
+            found = _find(name)
+            chosen[name] = parsed = _parse(found, name, value)
+            if isinstance(found, Tuning):
+                if parsed not in found.followed:
+                    without_effect.append(name)
+            elif cls.kind in found.clients:
+                values[found.name] = parsed
+            elif cls.kind not in found.silent and not (cls.kind == "a" and "p" in found.clients):
+                without_effect.append(name)
+        settings = make_room(
+            cls,
+            values,
+            env=env or _machine(),
+            tls_and_sasl=make_room(SecuritySettings, values),
+            explicit=frozenset(values),
+            without_effect=tuple(sorted(without_effect)),
+        )
+        dependent = settings._check(chosen)
+        settings = replace(settings, **dependent, security=make_security(settings.tls_and_sasl))
+        settings._turn_on_debug()
+        if without_effect:
+            logger, named = settings.log(CONFIGURATION_LOGGER), ", ".join(settings.without_effect)
+            logger.warning("configuration without effect in this %s: %s", cls.title, named)
+        return settings
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """Host and port of each bootstrap server."""
+        return parse_addresses(self.bootstrap_servers)
+
+    def log(self, name: str = "") -> logging.Logger:
         """Return the application's logger, or `felice.client`; `name` selects a child of it."""
-        base: logging.Logger = self["logger"] or logging.getLogger("felice.client")
+        base: logging.Logger = self.logger or logging.getLogger("felice.client")
         if not name or not isinstance(base, logging.Logger):
             return base
         if base.manager.loggerDict.get(base.name) is base:
@@ -312,77 +232,236 @@ class Settings(dict[str, Any]):
         child.parent = base
         return child
 
-    def turn_on_debug(self) -> None:
+    def _turn_on_debug(self) -> None:
         """Enable the loggers of the chosen contexts, and disable the others unless the application set their level.
 
-        Otherwise a program whose own logger is at DEBUG would get a line for every request.
+        Otherwise a program whose own logger is at DEBUG would get a line for every request. The lines go to standard
+        error if the application has not configured logging.
         """
-        chosen = {DEBUG_CONTEXTS[context] for context in _names_in(self["debug"])}
+        contexts = _names_in(self.debug)
+        chosen = {DEBUG_CONTEXTS[context] for context in contexts}
         for name in set(DEBUG_CONTEXTS.values()) - {""}:
-            level = logging.DEBUG if name in chosen or "all" in _names_in(self["debug"]) else logging.INFO
+            level = logging.DEBUG if name in chosen or "all" in contexts else logging.INFO
             self._levels[name] = level
-            found = self.logger(name)
-            if found is self.logger():
+            found = self.log(name)
+            if found is self.log():
                 continue  # an adapter: the application sets its level
             if level == logging.DEBUG or found.level == logging.NOTSET:
                 found.setLevel(level)
+        base = self.log()
+        if self.debug and not base.hasHandlers():
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+            base.addHandler(handler)
 
-    def __repr__(self) -> str:
-        """The values without passwords and keys."""
-        return repr({name: "[hidden]" if name in SECRETS else value for name, value in self.items()})
+    def _check(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Refuse two values that contradict each other, as librdkafka or the Java client does.
+
+        `given` has the values that the application chose, also those without effect here, by the names that it used.
+        Returns the fields whose defaults depend on other values.
+        """
+        dependent = self._check_own(given)
+        _check_at_most(
+            given,
+            ("reconnect.backoff.ms", self.reconnect_backoff_ms),
+            ("reconnect.backoff.max.ms", self.reconnect_backoff_max_ms),
+        )
+        if not self.bootstrap_servers:
+            raise invalid('"bootstrap.servers" is required: host:port, several separated by commas')
+        parse_addresses(self.bootstrap_servers)
+        return dependent
+
+    def _check_own(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check what only this kind of client has."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSettings(ClientSettings):
+    """The settings of an admin client."""
+
+    kind = "a"
+    title = "admin client"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings(ClientSettings):
+    """The settings of a producer."""
+
+    kind = "p"
+    title = "producer"
+
+    topic_metadata_propagation_max_ms: int = key(
+        "topic.metadata.propagation.max.ms", integer(0), 30_000, "p", silent="ca"
+    )
+    max_in_flight_requests_per_connection: int = key(
+        "max.in.flight.requests.per.connection",
+        integer(1, 1_000_000),
+        5,
+        "p",
+        ("max.in.flight",),
+        silent="ca",
+    )
+    acks: int = key("acks", named(_ACKS), -1, "p", ("request.required.acks",))
+    enable_idempotence: bool = key("enable.idempotence", boolean, True, "p")
+    transactional_id: str | None = key("transactional.id", _name, None, "p")
+    transaction_timeout_ms: int = key("transaction.timeout.ms", integer(1), 60_000, "p")
+    batch_size: int = key("batch.size", integer(1), 1_000_000, "p")
+    batch_num_messages: int = key("batch.num.messages", integer(1, 1_000_000), 10_000, "p")
+    linger_ms: float = key("linger.ms", number(0, 900_000), 5.0, "p", ("queue.buffering.max.ms",))
+    queue_buffering_max_messages: int = key("queue.buffering.max.messages", integer(0), 100_000, "p")
+    queue_buffering_max_kbytes: int = key("queue.buffering.max.kbytes", integer(1), 1_048_576, "p")
+    buffer_memory: int | None = key("buffer.memory", integer(1, 2**62), None, "p")
+    compression_type: int = key("compression.type", named(_CODECS), 0, "p", ("compression.codec",))
+    compression_level: int = key("compression.level", integer(-1, 22), -1, "p")
+    message_max_bytes: int = key(
+        "message.max.bytes", integer(1), 1_000_000, "p", ("max.request.size",), silent="ca"
+    )
+    retries: int = key("retries", integer(0), INT_MAX, "p", ("message.send.max.retries",))
+    delivery_timeout_ms: int = key("delivery.timeout.ms", integer(0), 300_000, "p", ("message.timeout.ms",))
+    partitioner: str | Callable[..., Any] = key("partitioner", _partitioner, "murmur2_random", "p")
+    sticky_partitioning_linger_ms: int = key("sticky.partitioning.linger.ms", integer(0), 10, "p")
+    on_delivery: Callback = key("on_delivery", function, None, "p", ("dr_cb", "dr_msg_cb"))
+    delivery_report_only_error: bool = key("delivery.report.only.error", boolean, False, "p")
 
     @property
-    def bootstrap(self) -> list[tuple[str, int]]:
-        """Host and port of each bootstrap server."""
-        return parse_addresses(self["bootstrap.servers"])
+    def level(self) -> int | None:
+        """The level of the compression; None is the codec's own."""
+        return None if self.compression_level < 0 else self.compression_level
+
+    def _check_own(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._check_compression()
+        delivery_timeout_ms = self._delivery_timeout_ms(given)
+        enable_idempotence = self._is_idempotent()
+        self._check_delivery_timeout(given)
+        chose_idempotence = "enable.idempotence" in self.explicit or self.transactional_id
+        if given.get("queuing.strategy") == "lifo" and enable_idempotence and chose_idempotence:
+            raise invalid('"queuing.strategy" must be "fifo" when "enable.idempotence" is true')
+        return {
+            "allow_auto_create_topics": (
+                self.allow_auto_create_topics or "allow.auto.create.topics" not in self.explicit
+            ),
+            "delivery_timeout_ms": delivery_timeout_ms,
+            "enable_idempotence": enable_idempotence,
+        }
+
+    def _check_compression(self) -> None:
+        highest = _HIGHEST_LEVELS.get(self.compression_type, self.compression_level)
+        if self.compression_level > highest:
+            given = f'"compression.level" {self.compression_level}'
+            raise invalid(f'{given} is above {highest}, the highest of this "compression.type"')
+
+    def _delivery_timeout_ms(self, given: Mapping[str, Any]) -> int:
+        """The limit for records: they cannot be delivered after the end of their transaction."""
+        if not self.transactional_id:
+            if "transaction.timeout.ms" in self.explicit:
+                raise invalid('"transaction.timeout.ms" needs "transactional.id"')
+            return self.delivery_timeout_ms
+        if not self.enable_idempotence:
+            raise invalid('"enable.idempotence" must be true when there is a "transactional.id"')
+        limit_ms = self.transaction_timeout_ms
+        if "delivery.timeout.ms" in self.explicit and not 0 < self.delivery_timeout_ms <= limit_ms:
+            raise invalid('"delivery.timeout.ms" must be from 1 to "transaction.timeout.ms"')
+        if given.get("socket.timeout.ms", 0) > limit_ms + 100:
+            raise invalid('"socket.timeout.ms" must be at most "transaction.timeout.ms" + 100')
+        return min(self.delivery_timeout_ms, limit_ms)
+
+    def _is_idempotent(self) -> bool:
+        broken = None
+        if self.acks != -1:
+            broken = '"acks" must be "all"'
+        elif self.max_in_flight_requests_per_connection > 5:
+            broken = '"max.in.flight.requests.per.connection" must be at most 5'
+        elif self.retries == 0:
+            broken = '"retries" must be above 0'
+        if not broken or not self.enable_idempotence:
+            return self.enable_idempotence
+        if "enable.idempotence" in self.explicit:
+            raise invalid(f'{broken} when "enable.idempotence" is true')
+        if self.transactional_id:
+            raise invalid(f'{broken} when there is a "transactional.id"')
+        # KIP-679: a default must not overrule an explicit setting.
+        return False
+
+    def _check_delivery_timeout(self, given: Mapping[str, Any]) -> None:
+        limit_ms = self.delivery_timeout_ms
+        if not limit_ms or "delivery.timeout.ms" not in self.explicit:
+            return
+        if "linger.ms" in self.explicit and limit_ms <= self.linger_ms:
+            raise invalid('"delivery.timeout.ms" must be above "linger.ms"')
+        # Java's rule, for programs that use Java's names: librdkafka lets message.timeout.ms end a request earlier.
+        request_ms = given.get("request.timeout.ms")
+        if "delivery.timeout.ms" in given and request_ms and limit_ms < self.linger_ms + request_ms:
+            raise invalid('"delivery.timeout.ms" must be at least "linger.ms" + "request.timeout.ms"')
 
 
-def parse_settings(kind: str, given: Mapping[str, object], env: Environment | None = None) -> Settings:
-    """Parse a configuration. `kind` is p, c or a. Raises `KafkaException` (_INVALID_ARG) that names the wrong key."""
-    values = {key.name: key.default for key in KEYS if kind in key.clients}
-    if kind == "p":
-        values["allow.auto.create.topics"] = True
-    explicit: set[str] = set()
-    chosen: dict[str, object] = {}
-    without_effect: list[str] = []
-    for name, value in _flattened(given).items():
-        key = _find(name)
-        chosen[name] = parsed = _parse(key.parse, name, value)
-        if isinstance(key, Tuning):
-            if parsed not in key.followed:
-                without_effect.append(name)
-        elif kind in key.clients:
-            values[key.name] = parsed
-            explicit.add(key.name)
-        elif kind not in key.silent and not (kind == "a" and "p" in key.clients):
-            without_effect.append(name)
-    settings = Settings(kind, values, explicit, env or _machine())
-    _check(settings, chosen)
-    settings.security = make_security(settings)
-    settings.without_effect = tuple(sorted(without_effect))
-    _turn_on_debug(settings)
-    if without_effect:
-        named = ", ".join(settings.without_effect)
-        logger = settings.logger(CONFIGURATION_LOGGER)
-        logger.warning("configuration without effect in this %s: %s", _CLIENTS[kind], named)
-    return settings
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings(ClientSettings):
+    """The settings of a consumer."""
+
+    kind = "c"
+    title = "consumer"
+
+    client_rack: str = key("client.rack", text, "", "c", silent="pa")
+    group_id: str = key("group.id", text, "", "c")
+    group_instance_id: str | None = key("group.instance.id", text, None, "c")
+    group_protocol: str = key("group.protocol", one_of("classic"), "classic", "c")
+    session_timeout_ms: int = key("session.timeout.ms", integer(1), 45_000, "c")
+    heartbeat_interval_ms: int = key("heartbeat.interval.ms", integer(1), 3_000, "c")
+    max_poll_interval_ms: int = key("max.poll.interval.ms", integer(1), 300_000, "c")
+    partition_assignment_strategy: tuple[str, ...] = key(
+        "partition.assignment.strategy", _assignors, ("range", "roundrobin"), "c"
+    )
+    enable_auto_commit: bool = key("enable.auto.commit", boolean, True, "c")
+    auto_commit_interval_ms: int = key("auto.commit.interval.ms", integer(1), 5_000, "c")
+    enable_auto_offset_store: bool = key("enable.auto.offset.store", boolean, True, "c")
+    auto_offset_reset: str = key("auto.offset.reset", named(_RESETS), "latest", "c")
+    fetch_min_bytes: int = key("fetch.min.bytes", integer(1), 1, "c")
+    fetch_max_bytes: int = key("fetch.max.bytes", integer(1), 52_428_800, "c")
+    fetch_wait_max_ms: int = key("fetch.wait.max.ms", integer(0), 500, "c", ("fetch.max.wait.ms",))
+    fetch_error_backoff_ms: int = key("fetch.error.backoff.ms", integer(1), 500, "c")
+    max_partition_fetch_bytes: int = key(
+        "max.partition.fetch.bytes", integer(1), 1_048_576, "c", ("fetch.message.max.bytes",)
+    )
+    queued_min_messages: int = key("queued.min.messages", integer(1), 100_000, "c")
+    queued_max_messages_kbytes: int = key("queued.max.messages.kbytes", integer(1), 65_536, "c")
+    isolation_level: int = key("isolation.level", named(_ISOLATION), 1, "c")
+    enable_partition_eof: bool = key("enable.partition.eof", boolean, False, "c")
+    check_crcs: bool = key("check.crcs", boolean, True, "c")
+    on_commit: Callback = key("on_commit", function, None, "c")
+
+    def _check_own(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        _check_at_most(
+            given,
+            ("session.timeout.ms", self.session_timeout_ms),
+            ("max.poll.interval.ms", self.max_poll_interval_ms),
+        )
+        if given.get("message.max.bytes", 0) > self.fetch_max_bytes:
+            raise invalid('"message.max.bytes" must not be above "fetch.max.bytes"')
+        if given.get("receive.message.max.bytes", INT_MAX) < self.fetch_max_bytes + _RESPONSE_OVERHEAD:
+            raise invalid('"receive.message.max.bytes" must be at least "fetch.max.bytes" + 512')
+        if self.heartbeat_interval_ms < self.session_timeout_ms:
+            return {}
+        if "heartbeat.interval.ms" in self.explicit:
+            raise invalid('"heartbeat.interval.ms" must be less than "session.timeout.ms"')
+        return {"heartbeat_interval_ms": max(1, self.session_timeout_ms // 3)}
 
 
-def _turn_on_debug(settings: Settings) -> None:
-    """Set up the loggers. `debug` writes to standard error if the application has not configured logging."""
-    settings.turn_on_debug()
-    base = settings.logger()
-    if settings["debug"] and not base.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-        base.addHandler(handler)
+ROOMS = (ClientSettings, SecuritySettings, ProducerSettings, ConsumerSettings)
+KEYS = tuple({found.name: found for room in ROOMS for found in keys_of(room)}.values())
+_BY_NAME = {name: found for found in KEYS for name in (found.name, *found.aliases)}
+
+
+def _check_at_most(given: Mapping[str, Any], low: tuple[str, int], high: tuple[str, int]) -> None:
+    if low[1] > high[1] and (low[0] in given or high[0] in given):
+        raise invalid(f'"{low[0]}" ({low[1]}) must not be above "{high[0]}" ({high[1]})')
 
 
 def _flattened(given: Mapping[str, object]) -> dict[str, object]:
     """Drop values that are None, and merge `default.topic.config`, whose keys have lower priority."""
     nested = given.get("default.topic.config") or {}
     if not isinstance(nested, Mapping):
-        raise _invalid('Configuration property "default.topic.config": expected a dict')
+        raise invalid('Configuration property "default.topic.config": expected a dict')
     flat = {**nested, **{name: given[name] for name in given if name != "default.topic.config"}}
     return {name: value for name, value in flat.items() if value is not None}
 
@@ -393,117 +472,22 @@ def _machine() -> Environment:
 
 
 def _find(name: str) -> Key | Tuning:
-    key = _BY_NAME.get(name) or TUNING.get(name)
-    if key is not None:
-        return key
+    found = _BY_NAME.get(name) or TUNING.get(name)
+    if found is not None:
+        return found
     if str(name).startswith(UNSUPPORTED):
-        raise _invalid(f'Configuration property "{name}" is not supported by this client')
+        raise invalid(f'Configuration property "{name}" is not supported by this client')
     near = difflib.get_close_matches(str(name), [*_BY_NAME, *TUNING], n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise _invalid(f'No such configuration property: "{name}"{hint}')
+    raise invalid(f'No such configuration property: "{name}"{hint}')
 
 
-def _parse(parse: Callable[[object], object], name: str, value: object) -> object:
+def _parse(found: Key | Tuning, name: str, value: object) -> object:
     try:
-        return parse(value)
+        return found.parse(value)
     except (ValueError, TypeError, AttributeError) as error:
-        shown = "[hidden]" if name in SECRETS else repr(value)
-        raise _invalid(f'Invalid value {shown} for configuration property "{name}": {error}') from None
-
-
-def _check(settings: Settings, given: Mapping[str, Any]) -> None:
-    if settings.kind == "p":
-        _check_producer(settings, given)
-    _check_pairs(settings, given)
-    if settings.kind == "c" and settings["heartbeat.interval.ms"] >= settings["session.timeout.ms"]:
-        if "heartbeat.interval.ms" in settings.explicit:
-            raise _invalid('"heartbeat.interval.ms" must be less than "session.timeout.ms"')
-        settings["heartbeat.interval.ms"] = max(1, settings["session.timeout.ms"] // 3)
-    if not settings["bootstrap.servers"]:
-        raise _invalid('"bootstrap.servers" is required: host:port, several separated by commas')
-    parse_addresses(settings["bootstrap.servers"])
-
-
-def _check_pairs(settings: Settings, given: Mapping[str, Any]) -> None:
-    """Refuse two values that contradict each other, as librdkafka or the Java client does.
-
-    `given` has the values that the application chose, also those without effect here, by the names that it used.
-    """
-    if settings.kind == "p":
-        _check_delivery_timeout(settings, given)
-        chose_idempotence = "enable.idempotence" in settings.explicit or settings["transactional.id"]
-        if given.get("queuing.strategy") == "lifo" and settings["enable.idempotence"] and chose_idempotence:
-            raise _invalid('"queuing.strategy" must be "fifo" when "enable.idempotence" is true')
-    if settings.kind == "c":
-        _check_at_most(given, settings, "session.timeout.ms", "max.poll.interval.ms")
-        largest = settings["fetch.max.bytes"]
-        if given.get("message.max.bytes", 0) > largest:
-            raise _invalid('"message.max.bytes" must not be above "fetch.max.bytes"')
-        if given.get("receive.message.max.bytes", _INT_MAX) < largest + _RESPONSE_OVERHEAD:
-            raise _invalid('"receive.message.max.bytes" must be at least "fetch.max.bytes" + 512')
-    _check_at_most(given, settings, "reconnect.backoff.ms", "reconnect.backoff.max.ms")
-
-
-def _check_at_most(given: Mapping[str, Any], settings: Settings, low: str, high: str) -> None:
-    if settings[low] > settings[high] and (low in given or high in given):
-        raise _invalid(f'"{low}" ({settings[low]}) must not be above "{high}" ({settings[high]})')
-
-
-def _check_delivery_timeout(settings: Settings, given: Mapping[str, Any]) -> None:
-    limit_ms, linger_ms = settings["delivery.timeout.ms"], settings["linger.ms"]
-    if not limit_ms or "delivery.timeout.ms" not in settings.explicit:
-        return
-    if "linger.ms" in settings.explicit and limit_ms <= linger_ms:
-        raise _invalid('"delivery.timeout.ms" must be above "linger.ms"')
-    # Java's rule, for programs that use Java's names: librdkafka lets message.timeout.ms end a request earlier.
-    request_ms = given.get("request.timeout.ms")
-    if "delivery.timeout.ms" in given and request_ms and limit_ms < linger_ms + request_ms:
-        raise _invalid('"delivery.timeout.ms" must be at least "linger.ms" + "request.timeout.ms"')
-
-
-def _check_producer(settings: Settings, given: Mapping[str, Any]) -> None:
-    _check_compression(settings)
-    if settings["transactional.id"]:
-        _check_transactional(settings, given)
-    elif "transaction.timeout.ms" in settings.explicit:
-        raise _invalid('"transaction.timeout.ms" needs "transactional.id"')
-    broken = None
-    if settings["acks"] != -1:
-        broken = '"acks" must be "all"'
-    elif settings["max.in.flight.requests.per.connection"] > 5:
-        broken = '"max.in.flight.requests.per.connection" must be at most 5'
-    elif settings["retries"] == 0:
-        broken = '"retries" must be above 0'
-    if not broken or not settings["enable.idempotence"]:
-        return
-    if "enable.idempotence" in settings.explicit:
-        raise _invalid(f'{broken} when "enable.idempotence" is true')
-    if settings["transactional.id"]:
-        raise _invalid(f'{broken} when there is a "transactional.id"')
-    # KIP-679: a default must not overrule an explicit setting.
-    settings["enable.idempotence"] = False
-
-
-def _check_compression(settings: Settings) -> None:
-    codec, level = settings["compression.type"], settings["compression.level"]
-    highest = _HIGHEST_LEVELS.get(codec, level)
-    if level > highest:
-        raise _invalid(
-            f'"compression.level" {level} is above {highest}, the highest of this "compression.type"'
-        )
-
-
-def _check_transactional(settings: Settings, given: Mapping[str, Any]) -> None:
-    if not settings["enable.idempotence"]:
-        raise _invalid('"enable.idempotence" must be true when there is a "transactional.id"')
-    limit_ms = settings["transaction.timeout.ms"]
-    if "delivery.timeout.ms" not in settings.explicit:
-        # A record cannot be delivered after the end of its transaction.
-        settings["delivery.timeout.ms"] = min(settings["delivery.timeout.ms"], limit_ms)
-    elif not 0 < settings["delivery.timeout.ms"] <= limit_ms:
-        raise _invalid('"delivery.timeout.ms" must be from 1 to "transaction.timeout.ms"')
-    if given.get("socket.timeout.ms", 0) > limit_ms + 100:
-        raise _invalid('"socket.timeout.ms" must be at most "transaction.timeout.ms" + 100')
+        shown = "[hidden]" if isinstance(found, Key) and found.secret else repr(value)
+        raise invalid(f'Invalid value {shown} for configuration property "{name}": {error}') from None
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
@@ -513,7 +497,7 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     """
     addresses = [_parse_address(part) for part in filter(None, (piece.strip() for piece in text.split(",")))]
     if not addresses:
-        raise _invalid('"bootstrap.servers" names no address')
+        raise invalid('"bootstrap.servers" names no address')
     return addresses
 
 
@@ -526,7 +510,7 @@ def _parse_address(text: str) -> tuple[str, int]:
         port = int(found["port"] or _DEFAULT_PORT)
         if 0 < port < 65536:
             return found["ipv6"] or found["name"], port
-    raise _invalid(f'"bootstrap.servers": {text!r} is not host:port')
+    raise invalid(f'"bootstrap.servers": {text!r} is not host:port')
 
 
 def _is_ipv6(host: str) -> bool:
@@ -535,7 +519,3 @@ def _is_ipv6(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _invalid(reason: str) -> Exception:
-    return failure(KafkaError._INVALID_ARG, reason)

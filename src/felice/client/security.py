@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from felice.client.error import KafkaError, KafkaException, failure
+from felice.client.keys import boolean, function, invalid, key, named, text, upper_of
 from felice.config.jaas import BadJaas, parse_jaas
+from felice.dataclass import dataclass
 from felice.env.key_stores import (
     Identity,
     StoreSource,
@@ -37,58 +39,48 @@ from felice.security.sasl.scram import HASHES, ScramClient
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", *HASHES, OAUTHBEARER)
 
-SECRETS = frozenset(
-    (
-        "sasl.password",
-        "sasl.jaas.config",
-        "ssl.key.password",
-        "ssl.key.pem",
-        "ssl.keystore.key",
-        "ssl.keystore.password",
-        "ssl.truststore.password",
-    )
-)
-"""The keys whose values appear in no error and in no `repr`."""
-
 _CLAIM_PREFIX = "unsecuredLoginStringClaim_"
 _UNSECURED_LIFETIME_S = 3600
 _RENEWED_AT_SHARE = 0.8
 
-TEXT_KEYS = (
-    "sasl.username",
-    "sasl.password",
-    "sasl.jaas.config",
-    "sasl.oauthbearer.config",
-    "ssl.ca.location",
-    "ssl.ca.pem",
-    "ssl.certificate.location",
-    "ssl.certificate.pem",
-    "ssl.key.location",
-    "ssl.key.pem",
-    "ssl.key.password",
-    "ssl.keystore.location",
-    "ssl.keystore.password",
-    "ssl.keystore.type",
-    "ssl.keystore.key",
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.location",
-    "ssl.truststore.password",
-    "ssl.truststore.type",
-    "ssl.truststore.certificates",
-    "ssl.cipher.suites",
-    "ssl.enabled.protocols",
-)
-"""The keys that accept any text here; the functions below read the files and lists that it names."""
+_IDENTIFICATION = {"https": "https", "none": "none", "": "none"}
 
-DEFAULTS: Mapping[str, Any] = {
-    "security.protocol": "PLAINTEXT",
-    "sasl.mechanism": None,
-    "oauth_cb": None,
-    "ssl.endpoint.identification.algorithm": "https",
-    "enable.ssl.certificate.verification": True,
-    **dict.fromkeys(TEXT_KEYS),
-}
-"""The default of every key of this module."""
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """The keys of TLS and SASL. The functions below read the files and lists that the texts name."""
+
+    security_protocol: str = key("security.protocol", upper_of(*PROTOCOLS), "PLAINTEXT")
+    sasl_mechanism: str | None = key(
+        "sasl.mechanism", upper_of(*MECHANISMS), None, aliases=("sasl.mechanisms",)
+    )
+    ssl_endpoint_identification_algorithm: str = key(
+        "ssl.endpoint.identification.algorithm", named(_IDENTIFICATION), "https"
+    )
+    enable_ssl_certificate_verification: bool = key("enable.ssl.certificate.verification", boolean, True)
+    oauth_cb: Callable[..., Any] | None = key("oauth_cb", function)
+    sasl_username: str | None = key("sasl.username", text)
+    sasl_password: str | None = key("sasl.password", text, secret=True)
+    sasl_jaas_config: str | None = key("sasl.jaas.config", text, secret=True)
+    sasl_oauthbearer_config: str | None = key("sasl.oauthbearer.config", text)
+    ssl_ca_location: str | None = key("ssl.ca.location", text)
+    ssl_ca_pem: str | None = key("ssl.ca.pem", text)
+    ssl_certificate_location: str | None = key("ssl.certificate.location", text)
+    ssl_certificate_pem: str | None = key("ssl.certificate.pem", text)
+    ssl_key_location: str | None = key("ssl.key.location", text)
+    ssl_key_pem: str | None = key("ssl.key.pem", text, secret=True)
+    ssl_key_password: str | None = key("ssl.key.password", text, secret=True)
+    ssl_keystore_location: str | None = key("ssl.keystore.location", text)
+    ssl_keystore_password: str | None = key("ssl.keystore.password", text, secret=True)
+    ssl_keystore_type: str | None = key("ssl.keystore.type", text)
+    ssl_keystore_key: str | None = key("ssl.keystore.key", text, secret=True)
+    ssl_keystore_certificate_chain: str | None = key("ssl.keystore.certificate.chain", text)
+    ssl_truststore_location: str | None = key("ssl.truststore.location", text)
+    ssl_truststore_password: str | None = key("ssl.truststore.password", text, secret=True)
+    ssl_truststore_type: str | None = key("ssl.truststore.type", text)
+    ssl_truststore_certificates: str | None = key("ssl.truststore.certificates", text)
+    ssl_cipher_suites: str | None = key("ssl.cipher.suites", text)
+    ssl_enabled_protocols: str | None = key("ssl.enabled.protocols", text)
 
 
 class Security:
@@ -113,9 +105,9 @@ PLAIN_TEXT = Security(None, None)
 """Connections without TLS and login."""
 
 
-def make_security(settings: Mapping[str, Any]) -> Security:
+def make_security(settings: SecuritySettings) -> Security:
     """Reads keys and certificates, and checks the login. Raises `KafkaException` (_INVALID_ARG)."""
-    protocol = settings["security.protocol"]
+    protocol = settings.security_protocol
     return Security(
         _context(settings) if protocol.endswith("SSL") else None,
         _login(settings) if protocol.startswith("SASL_") else None,
@@ -125,15 +117,15 @@ def make_security(settings: Mapping[str, Any]) -> Security:
 # SASL
 
 
-def _login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
-    mechanism = settings["sasl.mechanism"]
+def _login(settings: SecuritySettings) -> Callable[[], ClientMechanism]:
+    mechanism = settings.sasl_mechanism
     if mechanism is None:
-        raise _invalid(f'"sasl.mechanism" is required: one of {", ".join(MECHANISMS)}')
+        raise invalid(f'"sasl.mechanism" is required: one of {", ".join(MECHANISMS)}')
     if mechanism == OAUTHBEARER:
         return _token_login(settings)
     user, password = _credentials(settings)
     if user is None or password is None:
-        raise _invalid(
+        raise invalid(
             f'"sasl.username" and "sasl.password" (or "sasl.jaas.config") are required for {mechanism}'
         )
     if mechanism in HASHES:
@@ -142,19 +134,19 @@ def _login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
     return lambda: PlainClient(user, password)
 
 
-def _token_login(settings: Mapping[str, Any]) -> Callable[[], ClientMechanism]:
+def _token_login(settings: SecuritySettings) -> Callable[[], ClientMechanism]:
     """A login with a token: that of `oauth_cb`, or an unsigned token with the claims in `sasl.jaas.config`."""
-    callback = settings["oauth_cb"]
+    callback = settings.oauth_cb
     if callback is not None:
-        return _TokenOfCallback(callback, settings["sasl.oauthbearer.config"] or "").login
-    options = {} if settings["sasl.jaas.config"] is None else _jaas_options(settings["sasl.jaas.config"])
+        return _TokenOfCallback(callback, settings.sasl_oauthbearer_config or "").login
+    options = {} if settings.sasl_jaas_config is None else _jaas_options(settings.sasl_jaas_config)
     claims = {
         name.removeprefix(_CLAIM_PREFIX): text
         for name, text in options.items()
         if name.startswith(_CLAIM_PREFIX)
     }
     if "sub" not in claims:
-        raise _invalid(
+        raise invalid(
             f'"oauth_cb" is required for OAUTHBEARER (or "sasl.jaas.config" with {_CLAIM_PREFIX}sub, for tokens '
             "without a signature)"
         )
@@ -196,17 +188,17 @@ class _TokenOfCallback:
         self._renew_at_s = now_s + max(0.0, float(expires_s) - now_s) * _RENEWED_AT_SHARE
 
 
-def _credentials(settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    text = settings["sasl.jaas.config"]
+def _credentials(settings: SecuritySettings) -> tuple[str | None, str | None]:
+    text = settings.sasl_jaas_config
     if text is None:
-        return settings["sasl.username"], settings["sasl.password"]
+        return settings.sasl_username, settings.sasl_password
     options = _jaas_options(text)
     return options.get("username"), options.get("password")
 
 
-def _is_token(settings: Mapping[str, Any]) -> bool:
+def _is_token(settings: SecuritySettings) -> bool:
     """Whether user and password are those of a delegation token: `tokenauth="true"` in the JAAS text."""
-    text = settings["sasl.jaas.config"]
+    text = settings.sasl_jaas_config
     return text is not None and _jaas_options(text).get("tokenauth", "").lower() == "true"
 
 
@@ -214,29 +206,29 @@ def _jaas_options(text: str) -> Mapping[str, str]:
     try:
         return parse_jaas(text).options
     except BadJaas as error:
-        raise _invalid(f'"sasl.jaas.config": {error}') from None
+        raise invalid(f'"sasl.jaas.config": {error}') from None
 
 
 # TLS
 
 
-def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+def _context(settings: SecuritySettings) -> ssl.SSLContext:
     try:
         return client_context(
             _identity(settings),
             _trust(settings),
             _versions(settings),
-            verify=settings["enable.ssl.certificate.verification"],
-            check_hostname=settings["ssl.endpoint.identification.algorithm"] == "https",
+            verify=settings.enable_ssl_certificate_verification,
+            check_hostname=settings.ssl_endpoint_identification_algorithm == "https",
         )
     except TlsError as error:
-        raise _invalid(str(error)) from None
+        raise invalid(str(error)) from None
 
 
-def _versions(settings: Mapping[str, Any]) -> TlsVersions:
+def _versions(settings: SecuritySettings) -> TlsVersions:
     given = {
-        "protocols": _list_of(settings["ssl.enabled.protocols"]),
-        "cipher_suites": _list_of(settings["ssl.cipher.suites"]),
+        "protocols": _list_of(settings.ssl_enabled_protocols),
+        "cipher_suites": _list_of(settings.ssl_cipher_suites),
     }
     return TlsVersions(**{name: value for name, value in given.items() if value})
 
@@ -245,18 +237,23 @@ def _list_of(text: str | None) -> list[str]:
     return [part.strip() for part in re.split("[,:]", text or "") if part.strip()]
 
 
-def _trust(settings: Mapping[str, Any]) -> bytes | None:
-    location = settings["ssl.ca.location"]
+def _trust(settings: SecuritySettings) -> bytes | None:
+    location = settings.ssl_ca_location
     if location is not None and location != "probe":
         return b"".join(_files_of(location))
-    if settings["ssl.ca.pem"] is not None:
-        return trust_of_pem(StoreSource("ca", "PEM"), settings["ssl.ca.pem"].encode())
-    if settings["ssl.truststore.certificates"] is not None:
-        return trust_of_pem(
-            StoreSource("truststore", "PEM"), settings["ssl.truststore.certificates"].encode()
+    if settings.ssl_ca_pem is not None:
+        return trust_of_pem(StoreSource("ca", "PEM"), settings.ssl_ca_pem.encode())
+    if settings.ssl_truststore_certificates is not None:
+        return trust_of_pem(StoreSource("truststore", "PEM"), settings.ssl_truststore_certificates.encode())
+    if settings.ssl_truststore_location is not None:
+        return read_trust(
+            _store(
+                "truststore",
+                settings.ssl_truststore_type,
+                settings.ssl_truststore_location,
+                settings.ssl_truststore_password,
+            )
         )
-    if settings["ssl.truststore.location"] is not None:
-        return read_trust(_store(settings, "truststore"))
     return None
 
 
@@ -272,28 +269,39 @@ def _files_of(location: str) -> Iterator[bytes]:
         yield trust_of_pem(StoreSource("ca", "PEM", str(file)), _read("ssl.ca.location", str(file)))
 
 
-def _identity(settings: Mapping[str, Any]) -> Identity | None:
-    password = settings["ssl.key.password"]
-    if settings["ssl.keystore.location"] is not None:
-        return read_identity(_store(settings, "keystore"), password)
-    certificate = _given(
-        settings, "ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.certificate.chain"
+def _identity(settings: SecuritySettings) -> Identity | None:
+    password = settings.ssl_key_password
+    if settings.ssl_keystore_location is not None:
+        store = _store(
+            "keystore",
+            settings.ssl_keystore_type,
+            settings.ssl_keystore_location,
+            settings.ssl_keystore_password,
+        )
+        return read_identity(store, password)
+    certificate = _content(
+        "ssl.certificate.location",
+        settings.ssl_certificate_location,
+        settings.ssl_certificate_pem,
+        settings.ssl_keystore_certificate_chain,
     )
-    key = _given(settings, "ssl.key.location", "ssl.key.pem", "ssl.keystore.key")
-    if certificate is None and key is None:
+    private = _content(
+        "ssl.key.location", settings.ssl_key_location, settings.ssl_key_pem, settings.ssl_keystore_key
+    )
+    if certificate is None and private is None:
         return None
-    if certificate is None or key is None:
+    if certificate is None or private is None:
         missing = "ssl.certificate.location" if certificate is None else "ssl.key.location"
         raise TlsError(f"{missing}: a key and its certificate go together; set this key, too")
-    return identity_of_pem(StoreSource("keystore", "PEM"), certificate, key, password)
+    return identity_of_pem(StoreSource("keystore", "PEM"), certificate, private, password)
 
 
-def _given(settings: Mapping[str, Any], location: str, *inline: str) -> bytes | None:
+def _content(location_key: str, location: str | None, *inline: str | None) -> bytes | None:
     """The content of a file, or of one of the keys that hold the content themselves."""
-    if settings[location] is not None:
-        return _read(location, settings[location])
-    text = next((settings[name] for name in inline if settings[name] is not None), None)
-    return None if text is None else str(text).encode()
+    if location is not None:
+        return _read(location_key, location)
+    content = next((content for content in inline if content is not None), None)
+    return None if content is None else content.encode()
 
 
 def _read(key: str, path: str) -> bytes:
@@ -304,17 +312,8 @@ def _read(key: str, path: str) -> bytes:
         raise TlsError(f"{key}: {path} cannot be read: {reason}") from None
 
 
-def _store(settings: Mapping[str, Any], name: str) -> StoreSource:
-    return StoreSource(
-        name,
-        (settings[f"ssl.{name}.type"] or "JKS").upper(),
-        settings[f"ssl.{name}.location"],
-        settings[f"ssl.{name}.password"],
-    )
-
-
-def _invalid(message: str) -> KafkaException:
-    return failure(KafkaError._INVALID_ARG, message)
+def _store(name: str, kind: str | None, location: str, password: str | None) -> StoreSource:
+    return StoreSource(name, (kind or "JKS").upper(), location, password)
 
 
 def tls_failure(address: str, error: ssl.SSLError) -> KafkaException:

@@ -9,22 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from felice.client.keys import boolean, one_of, whole_number
 from felice.dataclass import dataclass
-
-
-def _flag(value: object) -> bool:
-    text = str(value).strip().lower()
-    if text not in ("true", "t", "1", "false", "f", "0"):
-        raise ValueError("expected true or false")
-    return text in ("true", "t", "1")
-
-
-def whole_number(value: object) -> int | None:
-    """The value as a whole number, also if it is a text; None if it is not a whole number."""
-    try:
-        return None if isinstance(value, bool) else int(str(value).strip())
-    except ValueError:
-        return None
 
 
 def _number(value: object) -> int:
@@ -32,16 +18,6 @@ def _number(value: object) -> int:
     if number is None:
         raise ValueError("expected a whole number")
     return number
-
-
-def _one_of(*names: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        text = str(value).strip().lower()
-        if text not in names:
-            raise ValueError(f"expected one of {', '.join(names)}")
-        return text
-
-    return parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,48 +31,48 @@ class Tuning:
 TUNING: Mapping[str, Tuning] = {
     # Connections
     "api.version.fallback.ms": Tuning(_number),
-    "api.version.request": Tuning(_flag, (True,)),
+    "api.version.request": Tuning(boolean, (True,)),
     "api.version.request.timeout.ms": Tuning(_number),
-    "broker.address.family": Tuning(_one_of("any", "v4", "v6"), ("any",)),
+    "broker.address.family": Tuning(one_of("any", "v4", "v6"), ("any",)),
     "broker.address.ttl": Tuning(_number),
     "broker.version.fallback": Tuning(str),
     "client.dns.lookup": Tuning(
-        _one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), ("use_all_dns_ips",)
+        one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), ("use_all_dns_ips",)
     ),
     "reconnect.backoff.jitter.ms": Tuning(_number),
     "socket.blocking.max.ms": Tuning(_number),
     "socket.max.fails": Tuning(_number, (1,)),
-    "socket.nagle.disable": Tuning(_flag, (True,)),
+    "socket.nagle.disable": Tuning(boolean, (True,)),
     # Metadata
     "metadata.recovery.rebootstrap.trigger.ms": Tuning(_number),
-    "metadata.recovery.strategy": Tuning(_one_of("none", "rebootstrap"), ("rebootstrap",)),
+    "metadata.recovery.strategy": Tuning(one_of("none", "rebootstrap"), ("rebootstrap",)),
     "topic.metadata.refresh.fast.cnt": Tuning(_number),
     "topic.metadata.refresh.fast.interval.ms": Tuning(_number),
-    "topic.metadata.refresh.sparse": Tuning(_flag, (True,)),
+    "topic.metadata.refresh.sparse": Tuning(boolean, (True,)),
     # Logs and events
-    "enable.metrics.push": Tuning(_flag, (False,)),
+    "enable.metrics.push": Tuning(boolean, (False,)),
     "enabled_events": Tuning(_number),
-    "log.connection.close": Tuning(_flag),
-    "log.queue": Tuning(_flag),
-    "log.thread.name": Tuning(_flag),
+    "log.connection.close": Tuning(boolean),
+    "log.queue": Tuning(boolean),
+    "log.thread.name": Tuning(boolean),
     "log_level": Tuning(_number),
     # Memory and threads
-    "enable.random.seed": Tuning(_flag),
+    "enable.random.seed": Tuning(boolean),
     "internal.termination.signal": Tuning(_number),
     "message.copy.max.bytes": Tuning(_number),
     "receive.message.max.bytes": Tuning(_number),
     # Consumer
-    "auto.commit.enable": Tuning(_flag),
+    "auto.commit.enable": Tuning(boolean),
     "consume.callback.max.messages": Tuning(_number),
     "coordinator.query.interval.ms": Tuning(_number),
     "fetch.queue.backoff.ms": Tuning(_number),
-    "group.protocol.type": Tuning(_one_of("consumer"), ("consumer",)),
-    "offset.store.method": Tuning(_one_of("broker"), ("broker",)),
+    "group.protocol.type": Tuning(one_of("consumer"), ("consumer",)),
+    "offset.store.method": Tuning(one_of("broker"), ("broker",)),
     # Producer
-    "enable.gapless.guarantee": Tuning(_one_of("false"), ("false",)),
-    "produce.offset.report": Tuning(_flag),
+    "enable.gapless.guarantee": Tuning(one_of("false"), ("false",)),
+    "produce.offset.report": Tuning(boolean),
     "queue.buffering.backpressure.threshold": Tuning(_number, (1,)),
-    "queuing.strategy": Tuning(_one_of("fifo", "lifo"), ("fifo",)),
+    "queuing.strategy": Tuning(one_of("fifo", "lifo"), ("fifo",)),
 }
 
 UNSUPPORTED = (

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from starlette.applications import Starlette
 
 from felice.client.admin.core import Admin
-from felice.client.options import parse_settings
 from felice.dataclass import dataclass
 from felice.env.listening import ServerTls
 from felice.registry.journal import DEFAULT_TOPIC, Journal, topic_maker
@@ -111,5 +110,5 @@ def _identity(settings: RegistrySettings, port: int) -> Identity:
 
 
 async def _cluster_id(client: Mapping[str, object]) -> str:
-    async with Admin(parse_settings("a", client)) as admin:
+    async with Admin(client) as admin:
         return (await admin.describe_cluster()).cluster_id or ""

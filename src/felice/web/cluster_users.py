@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.net.connection import connect
-from felice.client.options import Settings, parse_settings
+from felice.client.options import AdminSettings
 from felice.client.security import Security
 from felice.security.sasl.mechanism import ClientMechanism
 from felice.security.sasl.plain import NAME as PLAIN
@@ -33,8 +33,8 @@ class ClusterUsers:
     def __init__(self, given: Mapping[str, object]) -> None:
         nobody = {"sasl.username": "nobody", "sasl.password": "nobody"}
         own = {name: value for name, value in given.items() if name != "sasl.jaas.config"}
-        self._settings: Settings = parse_settings("a", {**own, **nobody})
-        mechanism = self._settings["sasl.mechanism"]
+        self._settings = AdminSettings.parse({**own, **nobody})
+        mechanism = self._settings.tls_and_sasl.sasl_mechanism
         if not self._settings.security.has_login or mechanism not in (PLAIN, *HASHES):
             names = ", ".join((PLAIN, *HASHES))
             raise failure(

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from felice.client.error import KafkaError, failure
-from felice.client.options import parse_settings
+from felice.client.options import ProducerSettings
 from felice.client.produce.accumulator import Accumulator, Limits
 from felice.client.produce.partitioners import make_partitioner
 from felice.client.produce.sender import Delivered, Sender
@@ -166,7 +166,7 @@ async def produce_all(script: list[int], sizes: list[int]) -> tuple[list[bytes |
         if sum(each.batch.record_count for each in delivered) == total:
             done.set()
 
-    sender = Sender(cluster, accumulator, parse_settings("p", config), on_delivered, lambda *drop: None)  # type: ignore[arg-type]
+    sender = Sender(cluster, accumulator, ProducerSettings.parse(config), on_delivered, lambda *drop: None)  # type: ignore[arg-type]
     accumulator.open_topic("t", 1, (0,))
     number = 0
     for size in sizes:

@@ -19,7 +19,7 @@ from checkers.history import Called, Reported
 from felice.client.confluent.producer import Producer
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import Message
-from felice.client.options import parse_settings
+from felice.client.options import ProducerSettings
 from felice.client.produce import sender
 from felice.client.produce.accumulator import Accumulator
 from felice.client.produce.batches import ProducerBatch
@@ -64,12 +64,12 @@ class SimulatedProducer(Producer):
     """The blocking producer without a thread of its own. Its calls must not wait."""
 
     def __init__(self, config: dict[str, object], env: Environment, clock: Callable[[], float]) -> None:
-        settings = parse_settings("p", config, env)
+        settings = ProducerSettings.parse(config, env)
         self._settings = settings
         self._accumulator = make_accumulator(settings, clock)
         self._offer = self._accumulator.offers.offer
         self._turns = Turns(clock, lambda _: None)
-        self._inbox = ServedInbox(self._accumulator, settings["delivery.report.only.error"])
+        self._inbox = ServedInbox(self._accumulator, settings.delivery_report_only_error)
         self._default_report = None
         self._thread = _LoopThread()  # type: ignore[assignment]
         self._core = ProducerCore(settings, self._accumulator, self._inbox)

@@ -3,14 +3,24 @@ import logging
 import pytest
 
 from felice.client.error import KafkaError, KafkaException
-from felice.client.options import KEYS, Settings, parse_addresses, parse_settings
+from felice.client.keys import keys_of
+from felice.client.options import (
+    KEYS,
+    AdminSettings,
+    ClientSettings,
+    ConsumerSettings,
+    ProducerSettings,
+    parse_addresses,
+)
+from felice.client.security import SecuritySettings
 
 BASE = {"bootstrap.servers": "localhost:9092"}
+KINDS: dict[str, type[ClientSettings]] = {"p": ProducerSettings, "c": ConsumerSettings, "a": AdminSettings}
 
 
 def refused(kind: str, **keys: object) -> KafkaError:
     with pytest.raises(KafkaException) as caught:
-        parse_settings(kind, {**BASE, **{name.replace("_", "."): value for name, value in keys.items()}})
+        KINDS[kind].parse({**BASE, **{name.replace("_", "."): value for name, value in keys.items()}})
     error = caught.value.args[0]
     assert error.code() == KafkaError._INVALID_ARG
     return error
@@ -26,14 +36,14 @@ def test_unsupported_feature_is_refused_as_unsupported() -> None:
         assert "not supported by this client" in refused("p", **{name: "x"}).str()
 
 
-def accepted(kind: str, **keys: object) -> Settings:
-    return parse_settings(kind, {**BASE, **{name.replace("_", "."): value for name, value in keys.items()}})
+def accepted(kind: str, **keys: object) -> ClientSettings:
+    return KINDS[kind].parse({**BASE, **{name.replace("_", "."): value for name, value in keys.items()}})
 
 
 def test_one_dict_serves_both_kinds_of_clients(caplog: pytest.LogCaptureFixture) -> None:
     both = {**BASE, "group.id": "g", "auto.offset.reset": "earliest", "acks": "all", "linger.ms": 1}
-    assert parse_settings("p", both)["linger.ms"] == 1
-    assert parse_settings("c", both)["group.id"] == "g"
+    assert ProducerSettings.parse(both).linger_ms == 1
+    assert ConsumerSettings.parse(both).group_id == "g"
     assert caplog.messages == [
         "configuration without effect in this producer: auto.offset.reset, group.id",
         "configuration without effect in this consumer: acks, linger.ms",
@@ -48,7 +58,7 @@ def test_keys_that_tune_only_librdkafka_are_accepted_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     keys = {"broker.address.ttl": 1000, "log.connection.close": False, "broker.address.family": "v4"}
-    assert parse_settings("p", {**BASE, **keys}).without_effect == tuple(sorted(keys))
+    assert ProducerSettings.parse({**BASE, **keys}).without_effect == tuple(sorted(keys))
     assert len(caplog.messages) == 1 and all(key in caplog.messages[0] for key in keys)
 
 
@@ -64,15 +74,15 @@ def test_debug_lines_need_a_context_even_where_the_logger_is_at_debug(registered
 
     base.addHandler(Handler())
     quiet = accepted("c", logger=base)
-    quiet.logger("protocol").debug("not this")
-    quiet.logger("protocol").warning("but this")
-    accepted("c", logger=base, debug="protocol").logger("protocol").debug("and this")
+    quiet.log("protocol").debug("not this")
+    quiet.log("protocol").warning("but this")
+    accepted("c", logger=base, debug="protocol").log("protocol").debug("and this")
     assert heard == ["but this", "and this"]
 
 
 def test_values_that_match_this_client_cause_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     keys = {"broker.address.family": "any", "api.version.request": "true", "queuing.strategy": "fifo"}
-    assert parse_settings("p", {**BASE, **keys}).without_effect == ()
+    assert ProducerSettings.parse({**BASE, **keys}).without_effect == ()
     assert caplog.messages == []
 
 
@@ -92,7 +102,7 @@ def test_warning_goes_to_the_logger_of_the_application() -> None:
 def test_adapter_of_a_logger_keeps_its_level() -> None:
     adapter = logging.LoggerAdapter(logging.getLogger("adapted"), {})
     adapter.setLevel(logging.WARNING)
-    assert accepted("c", logger=adapter, debug="all").logger("protocol") is adapter
+    assert accepted("c", logger=adapter, debug="all").log("protocol") is adapter
     assert adapter.getEffectiveLevel() == logging.WARNING
 
 
@@ -105,7 +115,7 @@ def test_guarantee_that_this_client_does_not_give_is_refused() -> None:
 
 def test_nested_topic_defaults_have_lower_priority() -> None:
     settings = accepted("p", acks="all", default_topic_config={"acks": "0", "compression.type": "lz4"})
-    assert (settings["acks"], settings["compression.type"]) == (-1, 3)
+    assert (settings.acks, settings.compression_type) == (-1, 3)
     assert "expected a dict" in refused("p", default_topic_config="acks=1").str()
 
 
@@ -114,7 +124,7 @@ def test_debug_contexts_turn_on_loggers(context: str, name: str) -> None:
     base = logging.getLogger(f"application.{context}")
     base.setLevel(logging.WARNING)
     settings = accepted("c", debug=context, logger=base)
-    assert settings.logger(name).isEnabledFor(logging.DEBUG)
+    assert settings.log(name).isEnabledFor(logging.DEBUG)
     assert "comma-separated" in refused("c", debug="everything").str()
 
 
@@ -134,14 +144,32 @@ def test_debug_contexts_turn_on_loggers(context: str, name: str) -> None:
 )
 def test_impossible_value_is_refused_with_key_and_value(key: str, value: object) -> None:
     with pytest.raises(KafkaException) as caught:
-        parse_settings("p", {**BASE, key: value})
+        ProducerSettings.parse({**BASE, key: value})
     assert f'"{key}"' in str(caught.value) and repr(value) in str(caught.value)
 
 
 def test_names_of_java_and_librdkafka_mean_the_same() -> None:
-    java = parse_settings("p", {**BASE, "linger.ms": "7", "max.in.flight.requests.per.connection": 2})
-    other = parse_settings("p", {**BASE, "queue.buffering.max.ms": 7, "max.in.flight": "2"})
+    java = ProducerSettings.parse({**BASE, "linger.ms": "7", "max.in.flight.requests.per.connection": 2})
+    other = ProducerSettings.parse({**BASE, "queue.buffering.max.ms": 7, "max.in.flight": "2"})
     assert java == other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings_have_a_field_for_every_key_with_effect(kind: str) -> None:
+    declared = {key for room in (KINDS[kind], SecuritySettings) for key in keys_of(room)}
+    assert {key for key in KEYS if kind in key.clients} <= declared
+
+
+def test_the_keys_of_tls_and_sasl_are_a_room_of_their_own() -> None:
+    found = AdminSettings.parse({**BASE, "security.protocol": "plaintext", "sasl.mechanisms": "plain"})
+    assert found.tls_and_sasl == SecuritySettings("PLAINTEXT", "PLAIN")
+
+
+def test_only_producers_create_topics_unless_told_otherwise() -> None:
+    by_default = {kind: found.parse(BASE).allow_auto_create_topics for kind, found in KINDS.items()}
+    assert by_default == {"p": True, "c": False, "a": False}
+    assert not ProducerSettings.parse({**BASE, "allow.auto.create.topics": False}).allow_auto_create_topics
+    assert not AdminSettings.parse({**BASE, "allow.auto.create.topics": True}).allow_auto_create_topics
 
 
 def test_every_default_is_a_value_its_own_parser_accepts() -> None:
@@ -151,13 +179,13 @@ def test_every_default_is_a_value_its_own_parser_accepts() -> None:
 
 
 def test_default_idempotence_yields_to_explicit_acks_but_explicit_idempotence_does_not() -> None:
-    assert parse_settings("p", BASE)["enable.idempotence"]
-    assert not parse_settings("p", {**BASE, "acks": 1})["enable.idempotence"]
+    assert ProducerSettings.parse(BASE).enable_idempotence
+    assert not ProducerSettings.parse({**BASE, "acks": 1}).enable_idempotence
     assert "acks" in refused("p", enable_idempotence=True, acks="1").str()
 
 
 def test_short_session_shortens_the_default_heartbeat() -> None:
-    assert parse_settings("c", {**BASE, "session.timeout.ms": 3000})["heartbeat.interval.ms"] == 1000
+    assert ConsumerSettings.parse({**BASE, "session.timeout.ms": 3000}).heartbeat_interval_ms == 1000
     assert "heartbeat.interval.ms" in refused("c", session_timeout_ms=3000, heartbeat_interval_ms=3000).str()
 
 
@@ -236,7 +264,7 @@ def test_contradictory_settings_of_a_consumer_are_refused(
 
 def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(KafkaException, match="bootstrap.servers"):
-        parse_settings("a", {})
+        AdminSettings.parse({})
 
 
 @pytest.mark.parametrize(
@@ -276,7 +304,7 @@ def test_invalid_settings_of_a_transactional_producer_are_refused(said: str, key
 
 def test_delivery_timeout_does_not_exceed_the_transaction_timeout() -> None:
     keys = {"bootstrap.servers": "h", "transactional.id": "t", "transaction.timeout.ms": 5000}
-    assert parse_settings("p", keys)["delivery.timeout.ms"] == 5000
+    assert ProducerSettings.parse(keys).delivery_timeout_ms == 5000
 
 
 @pytest.mark.parametrize(
@@ -295,7 +323,6 @@ def test_delivery_timeout_does_not_exceed_the_transaction_timeout() -> None:
         ("c", "isolation.level", "read_uncommitted", 0),
         ("c", "partition.assignment.strategy", " Range ,roundrobin", ("range", "roundrobin")),
         ("c", "partition.assignment.strategy", ["sticky"], ("sticky",)),
-        ("c", "security.protocol", "plaintext", "PLAINTEXT"),
         ("c", "debug", " cgrp , fetch ", "cgrp,fetch"),
         ("c", "client.rack", "r", "r"),
         ("p", "linger.ms", 0, 0),
@@ -303,7 +330,7 @@ def test_delivery_timeout_does_not_exceed_the_transaction_timeout() -> None:
     ],
 )
 def test_values_and_what_they_mean(kind: str, key: str, value: object, parsed: object) -> None:
-    assert parse_settings(kind, {**BASE, key: value})[key] == parsed
+    assert getattr(KINDS[kind].parse({**BASE, key: value}), key.replace(".", "_")) == parsed
 
 
 @pytest.mark.parametrize(
@@ -326,7 +353,7 @@ def test_values_and_what_they_mean(kind: str, key: str, value: object, parsed: o
 )
 def test_values_that_are_refused_and_why(kind: str, key: str, value: object, reason: str) -> None:
     with pytest.raises(KafkaException) as caught:
-        parse_settings(kind, {**BASE, key: value})
+        KINDS[kind].parse({**BASE, key: value})
     text = caught.value.error.str()
     assert caught.value.code == KafkaError._INVALID_ARG
     assert f'Invalid value {value!r} for configuration property "{key}": {reason}' in text
@@ -344,29 +371,29 @@ def test_values_that_are_refused_and_why(kind: str, key: str, value: object, rea
     ],
 )
 def test_what_idempotence_needs(broken: str, keys: dict[str, object]) -> None:
-    assert parse_settings("p", {**BASE, **keys})["enable.idempotence"] is False
+    assert ProducerSettings.parse({**BASE, **keys}).enable_idempotence is False
     with pytest.raises(KafkaException) as caught:
-        parse_settings("p", {**BASE, **keys, "enable.idempotence": True})
+        ProducerSettings.parse({**BASE, **keys, "enable.idempotence": True})
     assert f'{broken} when "enable.idempotence" is true' in caught.value.error.str()
     with pytest.raises(KafkaException):
-        parse_settings("p", {**BASE, **keys, "transactional.id": "x"})
+        ProducerSettings.parse({**BASE, **keys, "transactional.id": "x"})
     allowed = {"max.in.flight.requests.per.connection": 5, "retries": 1, "acks": "all"}
-    assert parse_settings("p", {**BASE, **allowed, "enable.idempotence": True})["enable.idempotence"]
+    assert ProducerSettings.parse({**BASE, **allowed, "enable.idempotence": True}).enable_idempotence
 
 
 def test_an_unset_value_is_the_default() -> None:
-    assert parse_settings("p", {**BASE, "acks": None})["acks"] == parse_settings("p", BASE)["acks"]
+    assert ProducerSettings.parse({**BASE, "acks": None}).acks == ProducerSettings.parse(BASE).acks
 
 
 @pytest.mark.parametrize("given", [["a"], "acks=1"])
 def test_nested_topic_defaults_are_a_mapping(given: object) -> None:
     with pytest.raises(KafkaException, match=r'"default.topic.config": expected a dict'):
-        parse_settings("p", {**BASE, "default.topic.config": given})
+        ProducerSettings.parse({**BASE, "default.topic.config": given})
 
 
 def test_a_heartbeat_is_a_third_of_a_short_session() -> None:
     for session, heartbeat in ((3001, 3000), (3000, 1000), (2, 1)):
-        found = parse_settings("c", {**BASE, "group.id": "g", "session.timeout.ms": session})
-        assert found["heartbeat.interval.ms"] == heartbeat
+        found = ConsumerSettings.parse({**BASE, "group.id": "g", "session.timeout.ms": session})
+        assert found.heartbeat_interval_ms == heartbeat
     given = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 2999}
-    assert parse_settings("c", {**BASE, **given})["heartbeat.interval.ms"] == 2999
+    assert ConsumerSettings.parse({**BASE, **given}).heartbeat_interval_ms == 2999

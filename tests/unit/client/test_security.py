@@ -20,7 +20,7 @@ from felice.client.blocking import link as link_module
 from felice.client.blocking.link import BlockingLink
 from felice.client.net import connection as connection_module
 from felice.client.net.connection import Connection
-from felice.client.options import parse_settings
+from felice.client.options import ConsumerSettings
 from felice.client.security import Security
 from felice.protocol.messages.metadata import MetadataRequest
 from felice.security.sasl.login import REAUTHENTICATION_SHARE
@@ -273,9 +273,8 @@ def test_a_client_goes_on_while_it_authenticates_again(
 def test_the_blocking_client_goes_on_while_it_authenticates_again(
     broker: EmbeddedBroker, directory: Path, renewals: list[str]
 ) -> None:
-    settings = parse_settings("c", config(broker, "SASL_SSL", directory) | LOGIN)
-    security = tuple((name, settings[name]) for name in settings.explicit if name != "bootstrap.servers")
-    blocking = BlockingConfig(settings["bootstrap.servers"], security=security)
+    settings = ConsumerSettings.parse(config(broker, "SASL_SSL", directory) | LOGIN)
+    blocking = BlockingConfig(settings.bootstrap_servers, security=settings.tls_and_sasl)
     assert "alices-secret" not in repr(blocking)
     with BlockingClient(pickle.loads(pickle.dumps(blocking))) as client:
         link = client._brokers.link(client._brokers._bootstrap[0])
@@ -287,7 +286,7 @@ def test_the_blocking_client_goes_on_while_it_authenticates_again(
             time.sleep(0.05)
         assert len(renewals) >= 2, "the first is its first login"
         assert not link.closed
-    wrong = replace(blocking, security=(*security, ("sasl.password", "wrong-secret")))
+    wrong = replace(blocking, security=replace(settings.tls_and_sasl, sasl_password="wrong-secret"))
     with BlockingClient(wrong) as client, pytest.raises(KafkaException, match="Invalid username or password"):
         client._brokers.link(client._brokers._bootstrap[0])
 
@@ -324,13 +323,13 @@ def test_the_blocking_client_goes_on_while_it_authenticates_again(
 )
 def test_a_configuration_that_cannot_be_used_is_refused(keys: dict[str, object], reason: str) -> None:
     with pytest.raises(KafkaException, match=reason) as caught:
-        parse_settings("c", {"bootstrap.servers": "h:1", **keys})
+        ConsumerSettings.parse({"bootstrap.servers": "h:1", **keys})
     assert "keys-secret" not in str(caught.value)
 
 
 def test_settings_show_no_secrets() -> None:
-    settings = parse_settings(
-        "c", {"bootstrap.servers": "h:1", "security.protocol": "SASL_PLAINTEXT", **LOGIN}
+    settings = ConsumerSettings.parse(
+        {"bootstrap.servers": "h:1", "security.protocol": "SASL_PLAINTEXT", **LOGIN}
     )
     assert "alices-secret" not in repr(settings)
 

@@ -12,7 +12,7 @@ from typing import Any, Never, Self, TypeVar
 from felice.client.admin.core import Admin
 from felice.client.error import KafkaError, failure, kafka_exception
 from felice.client.net.loop_thread import LoopThread
-from felice.client.options import parse_settings
+from felice.client.options import AdminSettings
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class FutureCalls:
     """A client with futures for results, which can be closed or used in a `with` block."""
 
     def __init__(self, conf: Mapping[str, object] | None = None, **kwargs: object) -> None:
-        settings = parse_settings("a", {**(conf or {}), **kwargs})
+        settings = AdminSettings.parse({**(conf or {}), **kwargs})
         self._closing = False
         self._thread = LoopThread("admin client")
         self._admin = Admin(settings)

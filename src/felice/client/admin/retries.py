@@ -8,7 +8,6 @@ Keeps true:  An error that time or another broker resolves (no controller yet, c
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Concatenate, ParamSpec, Self, TypeVar
@@ -17,7 +16,7 @@ from felice.client.admin.results import Results
 from felice.client.error import KafkaError, KafkaException, kafka_exception
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.limits import limited, time_left_s
-from felice.client.options import Settings, parse_settings
+from felice.client.options import AdminSettings
 from felice.env import Environment
 from felice.protocol.errors import ErrorCode
 
@@ -43,16 +42,17 @@ _TRANSIENT = {
 class RetryingCalls:
     """The connections of an administrative client, and the repetition of its requests."""
 
-    def __init__(self, config: Mapping[str, object] | Settings, *, env: Environment | None = None) -> None:
-        self._settings = config if isinstance(config, Settings) else parse_settings("a", config, env)
-        self._log: logging.Logger = self._settings.logger()
+    def __init__(
+        self, config: Mapping[str, object] | AdminSettings, *, env: Environment | None = None
+    ) -> None:
+        self._settings = config if isinstance(config, AdminSettings) else AdminSettings.parse(config, env)
         self._cluster: Cluster | None = None
 
     @property
     def cluster(self) -> Cluster:
         """The connections, created on first use."""
         if self._cluster is None:
-            self._cluster = Cluster(self._settings, self._log)
+            self._cluster = Cluster(self._settings)
         return self._cluster
 
     async def __aenter__(self) -> Self:

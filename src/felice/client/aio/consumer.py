@@ -18,7 +18,7 @@ from felice.client.consume.delivery import Delivery
 from felice.client.error import KafkaError, KafkaException, error_of
 from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition, error_message
-from felice.client.options import parse_settings
+from felice.client.options import ConsumerSettings
 from felice.env import Environment
 from felice.env.clock import set_within
 from felice.env.forks import Owner
@@ -35,12 +35,12 @@ class AsyncConsumer:
     """`async with Consumer({...}) as consumer: await consumer.subscribe(["topic"]); async for message in consumer`."""
 
     def __init__(self, config: Mapping[str, object], *, env: Environment | None = None) -> None:
-        self._settings = parse_settings("c", config, env)
+        self._settings = ConsumerSettings.parse(config, env)
         self._core: ConsumerCore | None = None
         self._owner = Owner()
         self._changed = asyncio.Event()
         self._callbacks = Callbacks(self._on_raised)
-        self._delivery = Delivery(check_crcs=self._settings["check.crcs"], on_drained=self._on_drained)
+        self._delivery = Delivery(check_crcs=self._settings.check_crcs, on_drained=self._on_drained)
 
     async def start(self) -> None:
         """Bind the consumer to the running loop. `async with` calls it."""
@@ -174,7 +174,7 @@ class AsyncConsumer:
         """Return a pyarrow table of up to `max_rows` rows; fewer after `timeout_s`."""
         rows = whole_number(max_rows, "max_rows")
         taking = ArrowDelivery(
-            self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
+            self._delivery, with_headers=with_headers, check_crcs=self._settings.check_crcs
         )
         try:
             await self._until(lambda: taking.take(rows, 1 << 30), timeout_s)

@@ -17,7 +17,7 @@ from felice.client.arguments import takes_lists
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, Message, TopicPartition
-from felice.client.options import parse_settings
+from felice.client.options import ProducerSettings
 from felice.client.produce.accumulator import Accumulator, HeldRecord
 from felice.client.produce.core import ProducerCore, make_accumulator
 from felice.client.produce.reports import dropped_message, reports_of
@@ -79,7 +79,7 @@ class AsyncProducer:
     """`async with Producer({...}) as producer: await producer.send_and_wait("topic", b"value")`."""
 
     def __init__(self, config: Mapping[str, object], *, env: Environment | None = None) -> None:
-        self._settings = parse_settings("p", config, env)
+        self._settings = ProducerSettings.parse(config, env)
         for key in ("on_delivery", "delivery.report.only.error"):
             if key in self._settings.explicit:
                 raise failure(

@@ -18,7 +18,7 @@ from felice.client.net.requests import metadata_request
 from felice.client.net.topology import NO_LEADER, Topology
 from felice.client.net.wire import changes_nothing
 from felice.client.options import parse_addresses
-from felice.client.security import DEFAULTS, make_security
+from felice.client.security import make_security
 from felice.protocol.errors import ErrorCode
 
 _RETRY_BACKOFF_S = 0.1
@@ -33,7 +33,7 @@ class Brokers:
         self.limit = TimeLimit()
         self._config = config
         self._bootstrap = parse_addresses(config.bootstrap_servers)
-        self._security = make_security({**DEFAULTS, **dict(config.security)})
+        self._security = make_security(config.security)
         self._links: dict[tuple[str, int], BlockingLink] = {}
         # Topics whose leaders are asked for again before they are used.
         self._doubted: set[str] = set()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from felice.client.consume.isolation import READ_UNCOMMITTED
+from felice.client.security import SecuritySettings
 from felice.dataclass import dataclass
 
 
@@ -24,5 +23,4 @@ class BlockingConfig:
     prefetch: bool = True
     client_rack: str = ""
     metadata_max_age_ms: int = 300_000
-    security: tuple[tuple[str, object], ...] = field(default=(), repr=False)
-    """The keys of TLS and SASL with their values, such as `("security.protocol", "SSL")`."""
+    security: SecuritySettings = SecuritySettings()

@@ -23,7 +23,7 @@ from felice.client.consume.offsets import EARLIEST, LATEST, list_offsets
 from felice.client.error import KafkaError, KafkaException, error_of
 from felice.client.model import Message, OffsetAndTimestamp, Partition, TopicPartition
 from felice.client.net.cluster import backoff_s
-from felice.client.options import Settings
+from felice.client.options import ConsumerSettings
 from felice.env.clock import set_within
 from felice.protocol.errors import ErrorCode
 
@@ -57,15 +57,15 @@ def tell(callback: Callable[..., object], *arguments: object) -> None:
 class Follower:
     """Runs on the event loop from `start` to `stop`."""
 
-    def __init__(self, settings: Settings, identity: TopicIdentity, on_record: OnRecord) -> None:
-        self._log = settings.logger("compacted")
+    def __init__(self, settings: ConsumerSettings, identity: TopicIdentity, on_record: OnRecord) -> None:
+        self._log = settings.log("compacted")
         self._random = settings.env.random
         self._identity = identity
         self._on_record = on_record
         self._partition: Partition = (identity.name, 0)
         self._loop = asyncio.get_running_loop()
         self._arrived = asyncio.Event()
-        self._delivery = Delivery(check_crcs=settings["check.crcs"], on_drained=self._on_drained)
+        self._delivery = Delivery(check_crcs=settings.check_crcs, on_drained=self._on_drained)
         self._delivery.listen(self._arrived.set)
         self._core = ConsumerCore(settings, self._delivery, _ask_nothing, tell)
         self._core.cluster.on_refreshed = self._check_identity

@@ -16,7 +16,7 @@ from felice.client.admin.model import ConfigResource, NewTopic, TopicDescription
 from felice.client.compacted.errors import UnfitTopic
 from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.net.cluster import backoff_s
-from felice.client.options import Settings
+from felice.client.options import AdminSettings
 from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 
@@ -52,10 +52,10 @@ class TopicPlan:
 class Preparation:
     """Makes the topic ready, once. Brokers that do not answer, or are too few, are asked again."""
 
-    def __init__(self, settings: Settings, plan: TopicPlan) -> None:
+    def __init__(self, settings: AdminSettings, plan: TopicPlan) -> None:
         self._settings = settings
         self._plan = plan
-        self._log = settings.logger("compacted")
+        self._log = settings.log("compacted")
         self.reason: KafkaException | None = None
         """Why the last attempt failed."""
 

@@ -25,7 +25,7 @@ from felice.client.compacted.records import BYTES, CompactedRecord, Conversion, 
 from felice.client.compacted.writer import UNKNOWN_OFFSET, FencedWriter, IdempotentWriter
 from felice.client.error import KafkaError, KafkaException, failure
 from felice.client.net.topology import Topology
-from felice.client.options import Settings, parse_settings
+from felice.client.options import AdminSettings, ConsumerSettings, ProducerSettings
 from felice.env import Environment
 from felice.records.compression import Codec
 
@@ -99,10 +99,10 @@ class CompactedTopic(Generic[K, V]):
         self._keep = keep
         self._plan = plan
         self._write_timeout_s = write_timeout_s
-        self._admin_settings = parse_settings("a", config, env)
-        self._reader_settings = parse_settings("c", {**config, **_CONNECTING, **_READING}, env)
+        self._admin_settings = AdminSettings.parse(config, env)
+        self._reader_settings = ConsumerSettings.parse({**config, **_CONNECTING, **_READING}, env)
         self._writer_settings = self._writing(config, env)
-        self._log = self._reader_settings.logger("compacted")
+        self._log = self._reader_settings.log("compacted")
         self._follower: Follower | None = None
         self._writer: IdempotentWriter | FencedWriter | None = None
         # As the writer's connections see it.
@@ -110,14 +110,14 @@ class CompactedTopic(Generic[K, V]):
         # The offset after the last record that this object wrote.
         self._written = 0
 
-    def _writing(self, config: Mapping[str, object], env: Environment | None) -> Settings:
+    def _writing(self, config: Mapping[str, object], env: Environment | None) -> ProducerSettings:
         limit_ms = max(1, int(self._write_timeout_s * 1000))
         # By this name: `delivery.timeout.ms` may not be shorter than `request.timeout.ms`.
         wanted: dict[str, object] = {**config, **_CONNECTING, **_WRITING, "message.timeout.ms": limit_ms}
         if self._fence is not None:
             # A transaction of a dead writer blocks readers until its limit, or until the next take-over.
             wanted = {"transaction.timeout.ms": limit_ms + 5_000, **wanted, "transactional.id": self._fence}
-        return parse_settings("p", wanted, env)
+        return ProducerSettings.parse(wanted, env)
 
     # Start and stop
 
@@ -252,9 +252,9 @@ class CompactedTopic(Generic[K, V]):
         batches = encode(
             [self._encoded(key, value) for key, value in records],
             settings.env.clock.now_ms(),
-            settings["message.max.bytes"],
-            codec=Codec(settings["compression.type"]),
-            level=None if settings["compression.level"] < 0 else settings["compression.level"],
+            settings.message_max_bytes,
+            codec=Codec(settings.compression_type),
+            level=settings.level,
             transactional=self._fence is not None,
         )
         offset = await self._checked(writer.write(batches))

@@ -21,7 +21,7 @@ from felice.client.error import KafkaError, KafkaException, error_of, failure
 from felice.client.model import Message
 from felice.client.net.limits import limited
 from felice.client.net.topology import Topology
-from felice.client.options import Settings
+from felice.client.options import ProducerSettings
 from felice.client.produce.accumulator import Accumulator, HeldRecord
 from felice.client.produce.core import ProducerCore, make_accumulator
 from felice.client.produce.sender import Delivered
@@ -106,7 +106,9 @@ def _is_refusal(error: KafkaError) -> bool:
 class _Producer:
     """One `ProducerCore`, and the batches that are appended to it."""
 
-    def __init__(self, settings: Settings, topic: str, on_topology: Callable[[Topology], None]) -> None:
+    def __init__(
+        self, settings: ProducerSettings, topic: str, on_topology: Callable[[Topology], None]
+    ) -> None:
         self._topic = topic
         self._accumulator = make_accumulator(settings, _loop_time)
         self.core = ProducerCore(settings, self._accumulator, _Inbox(self._accumulator))
@@ -147,7 +149,11 @@ class IdempotentWriter:
     """Writes without a fence: each write is one batch. Several writes may run at a time."""
 
     def __init__(
-        self, settings: Settings, topic: str, timeout_s: float, on_topology: Callable[[Topology], None]
+        self,
+        settings: ProducerSettings,
+        topic: str,
+        timeout_s: float,
+        on_topology: Callable[[Topology], None],
     ) -> None:
         self._producer = _Producer(settings, topic, on_topology)
         self._timeout_s = timeout_s
@@ -193,7 +199,11 @@ class FencedWriter:
     """Writes with a fence: each write is one transaction. One write runs at a time; the others wait for it."""
 
     def __init__(
-        self, settings: Settings, topic: str, timeout_s: float, on_topology: Callable[[Topology], None]
+        self,
+        settings: ProducerSettings,
+        topic: str,
+        timeout_s: float,
+        on_topology: Callable[[Topology], None],
     ) -> None:
         self._settings = settings
         self._topic = topic

@@ -31,7 +31,7 @@ from felice.client.model import (
     TopicPartition,
 )
 from felice.client.net.loop_thread import LoopThread
-from felice.client.options import parse_settings
+from felice.client.options import ConsumerSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,11 +100,11 @@ class Consumer:
     """`Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})`. Close it after use."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **kwargs: object) -> None:
-        settings = parse_settings("c", {**(config or {}), **kwargs})
+        settings = ConsumerSettings.parse({**(config or {}), **kwargs})
         self._settings = settings
         self._thread = LoopThread("consumer")
         self._notices = _Notices(self._thread)
-        self._delivery = Delivery(check_crcs=settings["check.crcs"])
+        self._delivery = Delivery(check_crcs=settings.check_crcs)
         self._notices.delivery = self._delivery
         self._core: ConsumerCore = self._thread.run(
             ConsumerCore.start(settings, self._delivery, self._notices.ask, self._notices.tell)
@@ -243,7 +243,7 @@ class Consumer:
         rows, size_bytes = whole_number(max_rows, "max_rows"), whole_number(max_bytes, "max_bytes")
         self._check_open()
         taking = ArrowDelivery(
-            self._delivery, with_headers=with_headers, check_crcs=self._settings["check.crcs"]
+            self._delivery, with_headers=with_headers, check_crcs=self._settings.check_crcs
         )
         deadline = None if timeout < 0 else time.monotonic() + timeout
         self._core.last_poll = time.monotonic()

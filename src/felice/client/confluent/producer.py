@@ -22,7 +22,7 @@ from felice.client.error import KafkaError, KafkaException, error_of, failure, k
 from felice.client.group.requests import offsets_of
 from felice.client.model import ClusterMetadata, ConsumerGroupMetadata, TopicPartition
 from felice.client.net.loop_thread import LoopThread
-from felice.client.options import parse_settings
+from felice.client.options import ProducerSettings
 from felice.client.produce.batches import Report
 from felice.client.produce.core import ProducerCore, make_accumulator
 from felice.client.produce.serving import FirstError, ServedInbox
@@ -43,13 +43,13 @@ class Producer:
     """`Producer({"bootstrap.servers": "localhost:9092"})`. Call `flush` or `close` before dropping it."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **kwargs: object) -> None:
-        settings = parse_settings("p", {**(config or {}), **kwargs})
+        settings = ProducerSettings.parse({**(config or {}), **kwargs})
         self._settings = settings
         self._accumulator = make_accumulator(settings, time.monotonic)
         self._offer = self._accumulator.offers.offer
         self._turns = Turns()
-        self._inbox = ServedInbox(self._accumulator, settings["delivery.report.only.error"])
-        self._default_report: Report | None = settings["on_delivery"]
+        self._inbox = ServedInbox(self._accumulator, settings.delivery_report_only_error)
+        self._default_report = settings.on_delivery
         self._thread = LoopThread("producer")
         self._core: ProducerCore = self._thread.run(
             ProducerCore.start(settings, self._accumulator, self._inbox)

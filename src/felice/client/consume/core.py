@@ -46,7 +46,7 @@ from felice.client.model import (
 from felice.client.net.cluster import Cluster
 from felice.client.net.limits import limited
 from felice.client.net.statistics import Document, Statistics
-from felice.client.options import Settings
+from felice.client.options import ConsumerSettings
 from felice.protocol.errors import ErrorCode
 
 PartitionsCallback = Callable[[list[TopicPartition]], object]
@@ -66,7 +66,7 @@ class ConsumerCore:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ConsumerSettings,
         delivery: Delivery,
         ask: AskApplication,
         tell: Callable[..., None],
@@ -74,7 +74,7 @@ class ConsumerCore:
         self.settings = settings
         self.delivery = delivery
         self.subscription = Subscription()
-        self.cluster = Cluster(settings, settings.logger(), self._on_cluster_error, self._on_throttled)
+        self.cluster = Cluster(settings, self._on_cluster_error, self._on_throttled)
         self.fetcher = Fetcher(self.cluster, self.subscription, delivery, settings)
         self.membership: ConsumerMembership | None = None
         self.last_poll = asyncio.get_running_loop().time()
@@ -84,7 +84,7 @@ class ConsumerCore:
         self._assigned_by_application = False
         self._auto_commit: asyncio.Task[None] | None = None
         self._commits = Commits(
-            self._send_commit, self.cluster.timeout_s, self._report_commit if settings["on_commit"] else None
+            self._send_commit, self.cluster.timeout_s, self._report_commit if settings.on_commit else None
         )
         self.fatal: KafkaError | None = None
         # Of partitions that are no longer assigned.
@@ -95,14 +95,14 @@ class ConsumerCore:
 
     @classmethod
     async def start(
-        cls, settings: Settings, delivery: Delivery, ask: AskApplication, tell: Callable[..., None]
+        cls, settings: ConsumerSettings, delivery: Delivery, ask: AskApplication, tell: Callable[..., None]
     ) -> ConsumerCore:
         """Create the consumer on the running event loop."""
         return cls(settings, delivery, ask, tell)
 
     def _on_cluster_error(self, error: KafkaError) -> None:
-        if self.settings["error_cb"] is not None:
-            self._tell(self.settings["error_cb"], error)
+        if self.settings.error_cb is not None:
+            self._tell(self.settings.error_cb, error)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             # The error does not end a wait for a coordinator: many applications stop at the first error of a poll.
             self.delivery.put(error_message(error))
@@ -111,8 +111,8 @@ class ConsumerCore:
         describe_consumer(document, self.cluster, self.subscription, self.delivery, self.membership)
 
     def _on_throttled(self, event: ThrottleEvent) -> None:
-        if self.settings["throttle_cb"] is not None:
-            self._tell(self.settings["throttle_cb"], event)
+        if self.settings.throttle_cb is not None:
+            self._tell(self.settings.throttle_cb, event)
 
     # Subscription and assignment
 
@@ -120,7 +120,7 @@ class ConsumerCore:
         self, topics: Sequence[str], callbacks: Mapping[str, PartitionsCallback | None]
     ) -> None:
         """Subscribe to topics (names, or patterns that begin with ^) and join the group."""
-        if not self.settings["group.id"]:
+        if not self.settings.group_id:
             raise failure(KafkaError._UNKNOWN_GROUP, 'subscribe() needs "group.id"')
         self._check_alive()
         if not topics or not all(topics):
@@ -304,14 +304,14 @@ class ConsumerCore:
 
     @property
     def _commits_automatically(self) -> bool:
-        return bool(self.settings["enable.auto.commit"] and self.settings["group.id"])
+        return bool(self.settings.enable_auto_commit and self.settings.group_id)
 
     def _start_auto_commit(self) -> None:
         if self._commits_automatically and self._auto_commit is None:
             self._auto_commit = asyncio.get_running_loop().create_task(self._commit_now_and_then())
 
     async def _commit_now_and_then(self) -> None:
-        interval_s = self.settings["auto.commit.interval.ms"] / 1000
+        interval_s = self.settings.auto_commit_interval_ms / 1000
         while True:
             await asyncio.sleep(interval_s)
             self._commit_what_moved()
@@ -326,13 +326,13 @@ class ConsumerCore:
         self, partitions: Iterable[AssignedPartition] | None = None
     ) -> dict[Partition, CommittedOffset]:
         """Return the offsets to commit of these partitions (None: all): those that changed since the last commit."""
-        automatic = self.settings["enable.auto.offset.store"]
+        automatic = self.settings.enable_auto_offset_store
         moved = self.subscription.to_commit(auto_store=automatic, partitions=partitions)
         return {key: CommittedOffset(offset, text, epoch) for key, (offset, epoch, text) in moved.items()}
 
     def check_group(self, what: str) -> None:
         """Raise unless there is a group. Any thread may call this."""
-        if not self.settings["group.id"]:
+        if not self.settings.group_id:
             raise failure(KafkaError._UNKNOWN_GROUP, f'{what} needs "group.id"')
 
     async def commit(
@@ -357,16 +357,16 @@ class ConsumerCore:
         chosen = self.moved() if offsets is None else offsets
         if chosen:
             self._commits.begin(chosen)
-        elif self.settings["on_commit"] is not None:
+        elif self.settings.on_commit is not None:
             rows = [TopicPartition(*key) for key in self.subscription.assigned]
             self._report_commit(error_of(KafkaError._NO_OFFSET), rows)
 
     def _report_commit(self, error: KafkaError | None, rows: list[TopicPartition]) -> None:
-        self._tell(self.settings["on_commit"], error, rows)
+        self._tell(self.settings.on_commit, error, rows)
 
     async def _send_commit(self, offsets: Mapping[Partition, CommittedOffset]) -> dict[Partition, int]:
         """Send one commit as the member that this consumer is now; returns the error code of each partition."""
-        group_id = self.settings["group.id"]
+        group_id = self.settings.group_id
         self._check_alive()
         member = self.membership.member if self.membership is not None else None
         if member is not None and member.expelled:
@@ -383,7 +383,7 @@ class ConsumerCore:
 
     def store_offsets(self, offsets: Mapping[Partition, CommittedOffset]) -> None:
         """Store the offsets for the next commit. Any thread may call this."""
-        if self.settings["enable.auto.offset.store"]:
+        if self.settings.enable_auto_offset_store:
             raise failure(
                 KafkaError._INVALID_ARG, '"enable.auto.offset.store" must be false to store offsets'
             )
@@ -439,10 +439,10 @@ class ConsumerCore:
         """Return the group's committed offsets; OFFSET_INVALID for a partition without one."""
         self.check_group("committed()")
         keys = [tp.key for tp in partitions]
-        isolation = self.settings["isolation.level"]
+        isolation = self.settings.isolation_level
         async with limited(self._limit_s(timeout_s), "committed(): no answer"):
             await self._commits.wait()
-            found = await fetch_committed(self.cluster, self.settings["group.id"], keys, isolation)
+            found = await fetch_committed(self.cluster, self.settings.group_id, keys, isolation)
         return [_committed_row(tp, found.get(tp.key)) for tp in partitions]
 
     async def offsets_for_times(
@@ -456,7 +456,7 @@ class ConsumerCore:
             raise failure(KafkaError._INVALID_ARG, "offsets_for_times() needs partitions")
         times = {tp.key: tp.offset for tp in partitions}
         async with limited(self._limit_s(timeout_s), "offsets_for_times(): no answer", self._late_code):
-            found = await list_offsets(self.cluster, times, self.settings["isolation.level"], UNKNOWN_LIMIT_S)
+            found = await list_offsets(self.cluster, times, self.settings.isolation_level, UNKNOWN_LIMIT_S)
         if not any(isinstance(answer, OffsetAndTimestamp) for answer in found.values()):
             raise KafkaException(next(iter(found.values())))
         rows = []
@@ -472,7 +472,7 @@ class ConsumerCore:
     async def watermarks(self, tp: TopicPartition, timeout_s: float | None = None) -> tuple[int, int]:
         """Ask the leader for the log start offset and the end: what this consumer may read (`isolation.level`)."""
         ends = []
-        isolation = self.settings["isolation.level"]
+        isolation = self.settings.isolation_level
         async with limited(self._limit_s(timeout_s), "get_watermark_offsets(): no answer", self._late_code):
             for timestamp in (EARLIEST, LATEST):
                 found = await list_offsets(self.cluster, {tp.key: timestamp}, isolation, UNKNOWN_LIMIT_S)
@@ -498,12 +498,12 @@ class ConsumerCore:
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return group id, generation and member id, for `send_offsets_to_transaction`."""
-        group_id = self.settings["group.id"] or ""
+        group_id = self.settings.group_id
         if self.membership is None:
             return ConsumerGroupMetadata(group_id)
         member = self.membership.member
         return ConsumerGroupMetadata(
-            group_id, member.generation, member.member_id, self.settings["group.instance.id"]
+            group_id, member.generation, member.member_id, self.settings.group_instance_id
         )
 
     async def close(self) -> None:

@@ -43,7 +43,7 @@ from felice.client.net.limits import limited
 from felice.client.net.read_replicas import ReadReplicas
 from felice.client.net.requests import fetch_request
 from felice.client.net.topology import NO_LEADER
-from felice.client.options import Settings
+from felice.client.options import ConsumerSettings
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import FetchResponse, PartitionData
 
@@ -80,17 +80,17 @@ class Fetcher:
     """Runs on the event loop. Call `wake` after every change that may allow a fetch."""
 
     def __init__(
-        self, cluster: Cluster, subscription: Subscription, delivery: Delivery, settings: Settings
+        self, cluster: Cluster, subscription: Subscription, delivery: Delivery, settings: ConsumerSettings
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._delivery = delivery
         self._settings = settings
-        self._log = settings.logger("fetch")
+        self._log = settings.log("fetch")
         self._loop = asyncio.get_running_loop()
-        self._isolation: int = settings["isolation.level"]
+        self._isolation = settings.isolation_level
         self._replicas = ReadReplicas(
-            cluster.topology, settings["client.rack"], settings["metadata.max.age.ms"] / 1000
+            cluster.topology, settings.client_rack, settings.metadata_max_age_ms / 1000
         )
         self._under_way: dict[tuple[int, str], set[Lease]] = {}
         self._resolving: set[AssignedPartition] = set()
@@ -185,24 +185,24 @@ class Fetcher:
         if lease.put_bytes == lease.taken_bytes:
             return False
         return bool(
-            lease.buffered_bytes >= settings["max.partition.fetch.bytes"]
-            or lease.buffered_records >= settings["queued.min.messages"]
-            or self._delivery.buffered_bytes >= settings["queued.max.messages.kbytes"] * 1024
+            lease.buffered_bytes >= settings.max_partition_fetch_bytes
+            or lease.buffered_records >= settings.queued_min_messages
+            or self._delivery.buffered_bytes >= settings.queued_max_messages_kbytes * 1024
         )
 
     async def _fetch(self, node_id: int, lane: str, asked: dict[Partition, Asked]) -> None:
         settings = self._settings
-        wait_ms = settings["fetch.wait.max.ms"]
+        wait_ms = settings.fetch_wait_max_ms
         if self.starved and lane != _LANES[0]:
             wait_ms = min(wait_ms, _BUSY_WAIT_MS)
         request = fetch_request(
             self._cluster.topology,
             {key: one.offset for key, one in asked.items()},
             max_wait_ms=wait_ms,
-            max_bytes=settings["fetch.max.bytes"],
-            partition_max_bytes=settings["max.partition.fetch.bytes"],
+            max_bytes=settings.fetch_max_bytes,
+            partition_max_bytes=settings.max_partition_fetch_bytes,
             isolation_level=self._isolation,
-            min_bytes=settings["fetch.min.bytes"],
+            min_bytes=settings.fetch_min_bytes,
             rack_id=self._replicas.rack_for(asked, self._loop.time()),
         )
         try:
@@ -221,7 +221,7 @@ class Fetcher:
     def _on_broken(self, group: list[Asked], error: KafkaException) -> None:
         """Back off after a failed request, and refresh the metadata to find the leaders."""
         self._log.debug("fetching from %d partitions failed: %s", len(group), error.error.str())
-        until = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
+        until = self._loop.time() + self._settings.fetch_error_backoff_ms / 1000
         for asked in group:
             asked.partition.not_before = until
             if not asked.is_at_leader:
@@ -286,7 +286,7 @@ class Fetcher:
 
     def _report_end(self, partition: AssignedPartition, end: int) -> None:
         offset = partition.fetch_offset
-        if not self._settings["enable.partition.eof"] or offset is None or offset < end:
+        if not self._settings.enable_partition_eof or offset is None or offset < end:
             return
         if partition.eof_reported_at != offset:
             partition.eof_reported_at = offset
@@ -317,13 +317,13 @@ class Fetcher:
             self._cluster.refresh_soon()
 
     def _back_off(self, partition: AssignedPartition) -> None:
-        partition.not_before = self._loop.time() + self._settings["fetch.error.backoff.ms"] / 1000
-        self._wake_in(self._settings["fetch.error.backoff.ms"] / 1000)
+        partition.not_before = self._loop.time() + self._settings.fetch_error_backoff_ms / 1000
+        self._wake_in(self._settings.fetch_error_backoff_ms / 1000)
 
     # Finding the start offset
 
     def _reset(self, partition: AssignedPartition, why: str) -> None:
-        policy = self._settings["auto.offset.reset"]
+        policy = self._settings.auto_offset_reset
         if policy == "error":
             error = error_of(KafkaError._AUTO_OFFSET_RESET, why)
             self._delivery.put(Fetched(partition, memoryview(b""), [], partition.fetch_offset or 0, error))
@@ -341,7 +341,7 @@ class Fetcher:
         except KafkaException as error:
             if not error.error.retriable():
                 self._delivery.put(error_message(error.error))
-            await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+            await asyncio.sleep(self._settings.retry_backoff_max_ms / 1000)
         finally:
             self._release(partitions)
 
@@ -351,7 +351,7 @@ class Fetcher:
         self.wake()
 
     async def _release_later(self, partitions: Iterable[AssignedPartition]) -> None:
-        await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+        await asyncio.sleep(self._settings.retry_backoff_max_ms / 1000)
         self._release(partitions)
 
     async def _resolve_all(
@@ -360,7 +360,7 @@ class Fetcher:
         logical = {p: p.start for p in partitions if _is_of_the_log(p.start)}
         stored = [p for p in partitions if p not in logical]
         unknown: list[AssignedPartition] = []
-        if stored and self._settings["group.id"]:
+        if stored and self._settings.group_id:
             unknown = await self._resolve_committed(stored, leases)
             stored = [p for p in stored if p.fetch_offset is None and p not in unknown]
         for partition in stored:
@@ -372,7 +372,7 @@ class Fetcher:
         await asyncio.gather(*lookups)
 
     def _no_committed(self, partition: AssignedPartition, logical: dict[AssignedPartition, int]) -> None:
-        policy = self._settings["auto.offset.reset"]
+        policy = self._settings.auto_offset_reset
         if policy == "error":
             why = f"{partition.topic}-{partition.partition} has no committed offset"
             error = error_of(KafkaError._AUTO_OFFSET_RESET, why)
@@ -389,7 +389,7 @@ class Fetcher:
         if self.before_committed is not None:
             await self.before_committed()
         keys = [partition.key for partition in partitions]
-        group_id = self._settings["group.id"]
+        group_id = self._settings.group_id
         found = await fetch_committed(self._cluster, group_id, keys, self._isolation, waits_for_all=False)
         failed: KafkaException | None = None
         unknown = []
@@ -440,7 +440,7 @@ class Fetcher:
         self._begin(wanted, leases, found, tells_of=lambda error: not error.retriable())
         if any(isinstance(answer, KafkaError) for answer in found.values()):
             self._cluster.refresh_soon()
-            await asyncio.sleep(self._settings["retry.backoff.max.ms"] / 1000)
+            await asyncio.sleep(self._settings.retry_backoff_max_ms / 1000)
         self._release(wanted)
 
     async def _resolve_missing(

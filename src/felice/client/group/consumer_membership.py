@@ -21,7 +21,7 @@ from felice.client.group.member import GroupSettings
 from felice.client.group.membership import Membership
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster
-from felice.client.options import Settings
+from felice.client.options import ConsumerSettings
 from felice.protocol.messages.consumer_protocol import PROTOCOL_TYPE
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from felice.protocol.patterns import Pattern
@@ -62,17 +62,17 @@ class ConsumerMembership(Membership[ConsumerMember]):
     """The membership of one consumer. Runs on the loop from `start` to `end` and `leave`."""
 
     def __init__(
-        self, cluster: Cluster, subscription: Interest, settings: Settings, rebalances: Rebalances
+        self, cluster: Cluster, subscription: Interest, settings: ConsumerSettings, rebalances: Rebalances
     ) -> None:
         group = GroupSettings(
-            settings["group.id"],
+            settings.group_id,
             PROTOCOL_TYPE,
-            settings["group.instance.id"],
-            settings["session.timeout.ms"],
-            settings["max.poll.interval.ms"],
+            settings.group_instance_id,
+            settings.session_timeout_ms,
+            settings.max_poll_interval_ms,
         )
-        rack_id = settings["client.rack"] or None
-        member = ConsumerMember(group, settings["partition.assignment.strategy"], rack_id)
+        rack_id = settings.client_rack or None
+        member = ConsumerMember(group, settings.partition_assignment_strategy, rack_id)
         super().__init__(cluster, settings, member)
         self._subscription = subscription
         self._rebalances = rebalances
@@ -111,7 +111,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         subscriptions = self.member.subscriptions(response)
         topics = {topic for subscription in subscriptions.values() for topic in subscription.topics}
         self._cluster.interesting |= topics
-        await self._cluster.refresh(sorted(topics), allow_auto_create=self._cluster.allow_auto_create)
+        await self._cluster.refresh(sorted(topics), allow_auto_create=self._settings.allow_auto_create_topics)
         self._counts = self._partition_counts(topics)
         counts = {topic: count for topic, count in self._counts.items() if count}
         return self.member.assignments(subscriptions, counts)
@@ -162,7 +162,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
     # Applications that stop polling
 
     async def _send_heartbeats(self) -> None:
-        interval_s = self._settings["heartbeat.interval.ms"] / 1000
+        interval_s = self._settings.heartbeat_interval_ms / 1000
         while True:
             await asyncio.sleep(min(interval_s, 0.5) if self._is_idle() else interval_s)
             if self._is_idle() and self.member.joined:
@@ -173,10 +173,10 @@ class ConsumerMembership(Membership[ConsumerMember]):
     def _is_idle(self) -> bool:
         """True if the application has stopped polling (KIP-62)."""
         idle_s = self._loop.time() - self._rebalances.polled_at()
-        return bool(idle_s > self._settings["max.poll.interval.ms"] / 1000)
+        return bool(idle_s > self._settings.max_poll_interval_ms / 1000)
 
     async def _leave_idle(self) -> None:
-        limit = self._settings["max.poll.interval.ms"]
+        limit = self._settings.max_poll_interval_ms
         self._rebalances.on_group_error(
             error_of(KafkaError._MAX_POLL_EXCEEDED, f"not polled for more than {limit} ms")
         )
@@ -198,11 +198,11 @@ class ConsumerMembership(Membership[ConsumerMember]):
             await self._cluster.refresh(None)
         else:
             names = sorted(subscription.topics)
-            await self._cluster.refresh(names, allow_auto_create=self._cluster.allow_auto_create)
+            await self._cluster.refresh(names, allow_auto_create=self._settings.allow_auto_create_topics)
 
     async def _watch(self) -> None:
         """Rebalance if subscribed topics are created, deleted or get partitions."""
-        age_s = self._settings["metadata.max.age.ms"] / 1000
+        age_s = self._settings.metadata_max_age_ms / 1000
         refreshed = self._loop.time()
         while True:
             await asyncio.sleep(_WATCH_INTERVAL_S)

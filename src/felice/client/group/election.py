@@ -21,7 +21,7 @@ from felice.client.group.member import GroupSettings, Member
 from felice.client.group.membership import Membership
 from felice.client.net.cluster import Cluster
 from felice.client.net.limits import limited
-from felice.client.options import Settings, parse_settings
+from felice.client.options import ConsumerSettings
 from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.protocol.messages.heartbeat import HeartbeatRequest
@@ -93,7 +93,7 @@ class Election:
             own["request.timeout.ms"] = session_ms
         self.metadata = metadata
         self.group_id = group_id
-        self._settings = parse_settings("c", {**config, **own}, env)
+        self._settings = ConsumerSettings.parse({**config, **own}, env)
         self._protocol = protocol_type, protocol_name
         self._roles = roles
         self._candidacy: _Candidacy | None = None
@@ -107,7 +107,7 @@ class Election:
         """
         if self._candidacy is not None:
             raise failure(KafkaError._STATE, f"the election of group {self.group_id!r} has started already")
-        cluster = Cluster(self._settings, self._settings.logger(), self._on_trouble)
+        cluster = Cluster(self._settings, self._on_trouble)
         self._cluster = cluster
         self._candidacy = _Candidacy(cluster, self._settings, self._protocol, self._roles, self)
         self._candidacy.start()
@@ -167,15 +167,15 @@ class _Candidacy(Membership[Member]):
     def __init__(
         self,
         cluster: Cluster,
-        settings: Settings,
+        settings: ConsumerSettings,
         protocol: tuple[str, str],
         roles: Roles,
         election: Election,
     ) -> None:
-        session_ms = settings["session.timeout.ms"]
+        session_ms = settings.session_timeout_ms
         # As long as the session: a member that does not hear of a rebalance must not be replaced before its session
         # is over by its own clock.
-        group = GroupSettings(settings["group.id"], protocol[0], None, session_ms, session_ms)
+        group = GroupSettings(settings.group_id, protocol[0], None, session_ms, session_ms)
         super().__init__(cluster, settings, Member(group))
         self.first: asyncio.Future[None] = self._loop.create_future()
         """Done with the first assignment, or with the error that prevented it."""

@@ -22,7 +22,7 @@ from felice.client.group.member import Member, MemberAction
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.limits import limited
 from felice.client.net.waiting import Waiting
-from felice.client.options import Settings
+from felice.client.options import ConsumerSettings
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from felice.protocol.primitives import MalformedMessage
@@ -39,11 +39,11 @@ class Membership(ABC, Generic[M]):
     # Whether a request waits until some broker can be reached. Otherwise it fails, and the next attempt follows.
     _waits_for_brokers = True
 
-    def __init__(self, cluster: Cluster, settings: Settings, member: M) -> None:
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, member: M) -> None:
         self.member = member
         self._cluster = cluster
         self._settings = settings
-        self._log = settings.logger("group")
+        self._log = settings.log("group")
         self._loop = asyncio.get_running_loop()
         self._reason = asyncio.Event()
         self._why = "first join"
@@ -196,7 +196,7 @@ class Membership(ABC, Generic[M]):
     # Heartbeats
 
     async def _send_heartbeats(self) -> None:
-        interval_s = self._settings["heartbeat.interval.ms"] / 1000
+        interval_s = self._settings.heartbeat_interval_ms / 1000
         while True:
             await asyncio.sleep(interval_s)
             if self.member.joined and self._stable:
@@ -204,7 +204,7 @@ class Membership(ABC, Generic[M]):
 
     async def _send_heartbeat(self) -> None:
         generation, sent_at = self.member.generation, self._loop.time()
-        limit_s = self._settings["session.timeout.ms"] / 1000
+        limit_s = self._settings.session_timeout_ms / 1000
         try:
             response = await self._ask(self.member.heartbeat_request(), limit_s)
         except KafkaException:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -27,7 +26,7 @@ from felice.client.net.topology import Topology
 from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.waiting import WAITING_LOGGER, Waiting
 from felice.client.net.wire import ByVersion, changes_nothing
-from felice.client.options import Settings
+from felice.client.options import ClientSettings
 from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.find_coordinator import (
@@ -98,21 +97,19 @@ class Cluster:
 
     def __init__(
         self,
-        settings: Settings,
-        logger: logging.Logger,
+        settings: ClientSettings,
         on_error: Callable[[KafkaError], None] | None = None,
         on_throttled: Callable[[ThrottleEvent], None] | None = None,
     ) -> None:
         self.settings = settings
         self.traffic: dict[tuple[str, int], BrokerTraffic] = {}
         self._on_throttled = on_throttled
-        self._protocol_log = settings.logger("protocol")
+        self._protocol_log = settings.log("protocol")
         self.topology = Topology()
-        self.timeout_s: float = settings["request.timeout.ms"] / 1000
+        self.timeout_s = settings.request_timeout_ms / 1000
         self.interesting: set[str] = set()
-        self.allow_auto_create = bool(settings.get("allow.auto.create.topics"))
-        self._log = logger
-        self._broker_log = settings.logger("broker")
+        self._log = settings.log()
+        self._broker_log = settings.log("broker")
         self._on_error = on_error
         self.on_refreshed: Callable[[], None] = lambda: None
         self._complained = False
@@ -146,9 +143,9 @@ class Cluster:
         """Refresh aged metadata and close idle connections."""
         now = self._loop.time()
         self._tick = self._loop.call_later(1.0, self._on_tick)
-        if self.interesting and now - self._refreshed_at > self.settings["metadata.max.age.ms"] / 1000:
+        if self.interesting and now - self._refreshed_at > self.settings.metadata_max_age_ms / 1000:
             self.refresh_soon()
-        idle_s = self.settings["connections.max.idle.ms"] / 1000
+        idle_s = self.settings.connections_max_idle_ms / 1000
         for node in self._nodes.values():
             connection = node.connection
             if idle_s and connection and not connection.in_flight and now - connection.last_used > idle_s:
@@ -208,13 +205,13 @@ class Cluster:
             node.connecting = None
 
     async def _attempt(self, node: _Node) -> Connection:
-        setup_s = self.settings["socket.connection.setup.timeout.ms"] / 1000
+        setup_s = self.settings.socket_connection_setup_timeout_ms / 1000
         try:
             node.connection = await connect(
                 self.settings.env.network,
                 node.host,
                 node.port,
-                client_id=self.settings["client.id"],
+                client_id=self.settings.client_id,
                 timeout_s=setup_s,
                 silence_s=self.timeout_s,
                 prepare=self._prepare,
@@ -223,7 +220,7 @@ class Cluster:
                 security=self.settings.security,
             )
         except KafkaException as error:
-            first, limit = self.settings["reconnect.backoff.ms"], self.settings["reconnect.backoff.max.ms"]
+            first, limit = self.settings.reconnect_backoff_ms, self.settings.reconnect_backoff_max_ms
             node.not_before = self._loop.time() + backoff_s(
                 node.failures, first, limit, self.settings.env.random
             )
@@ -254,13 +251,13 @@ class Cluster:
         self._on_throttled(ThrottleEvent(address, node_id, throttle_ms / 1000))
 
     def _prepare(self, sock: socket.socket) -> None:
-        for key, option in (
-            ("socket.send.buffer.bytes", socket.SO_SNDBUF),
-            ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+        for size, option in (
+            (self.settings.socket_send_buffer_bytes, socket.SO_SNDBUF),
+            (self.settings.socket_receive_buffer_bytes, socket.SO_RCVBUF),
         ):
-            if self.settings[key] > 0:
-                sock.setsockopt(socket.SOL_SOCKET, option, self.settings[key])
-        if self.settings["socket.keepalive.enable"]:
+            if size > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+        if self.settings.socket_keepalive_enable:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     # Requests
@@ -409,11 +406,13 @@ class Cluster:
         return self._refreshing
 
     async def _refresh_interesting(self) -> None:
-        pause = self._refreshed_at + self.settings["retry.backoff.ms"] / 1000 - self._loop.time()
+        pause = self._refreshed_at + self.settings.retry_backoff_ms / 1000 - self._loop.time()
         if pause > 0:
             await asyncio.sleep(pause)
         try:
-            await self.refresh(sorted(self.interesting), allow_auto_create=self.allow_auto_create)
+            await self.refresh(
+                sorted(self.interesting), allow_auto_create=self.settings.allow_auto_create_topics
+            )
             self._complained = False
             self._refresh_error = None
         except KafkaException as error:
@@ -461,7 +460,7 @@ class Cluster:
                 return
             if self._refresh_error is None and self._loop.time() >= deadline:
                 raise failure(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
-            await asyncio.sleep(self.settings["retry.backoff.ms"] / 1000)
+            await asyncio.sleep(self.settings.retry_backoff_ms / 1000)
 
     # Coordinators
 
@@ -484,7 +483,7 @@ class Cluster:
                 if error.code in _RETRY_COORDINATOR:
                     self._waiting.go_on((key_type, key), error.error)
             settings = self.settings
-            first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
+            first, limit = settings.retry_backoff_ms, settings.retry_backoff_max_ms
             await asyncio.sleep(backoff_s(attempt, first, limit, settings.env.random))
             attempt += 1
         return self._coordinators[key_type, key]

@@ -15,11 +15,10 @@ from typing import Any
 from felice.client.model import BrokerMetadata
 from felice.client.net.cluster import Cluster
 from felice.client.net.traffic import BrokerTraffic
-from felice.client.options import Settings
+from felice.client.options import ClientSettings
 
 Document = dict[str, Any]
 
-_KINDS = {"p": "producer", "c": "consumer"}
 _instances = itertools.count(1)
 
 
@@ -32,7 +31,7 @@ class Statistics:
     def __init__(
         self,
         cluster: Cluster,
-        settings: Settings,
+        settings: ClientSettings,
         details: Callable[[Document], None],
         tell: Callable[..., None],
     ) -> None:
@@ -42,17 +41,17 @@ class Statistics:
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
-        self._name = f"{settings['client.id']}#{_KINDS[settings.kind]}-{next(_instances)}"
+        self._name = f"{settings.client_id}#{settings.title}-{next(_instances)}"
 
     def start(self) -> None:
         """Start if both callback and interval are configured."""
-        if self._settings["stats_cb"] is not None and self._settings["statistics.interval.ms"]:
+        if self._settings.stats_cb is not None and self._settings.statistics_interval_ms:
             self._cluster.spawn(self._emit())
 
     async def _emit(self) -> None:
         while True:
-            await asyncio.sleep(self._settings["statistics.interval.ms"] / 1000)
-            self._tell(self._settings["stats_cb"], json.dumps(self.document()))
+            await asyncio.sleep(self._settings.statistics_interval_ms / 1000)
+            self._tell(self._settings.stats_cb, json.dumps(self.document()))
 
     def document(self) -> Document:
         """Return the current statistics and start new sample windows."""
@@ -60,8 +59,8 @@ class Statistics:
         brokers = self._brokers(now)
         document: Document = {
             "name": self._name,
-            "client_id": self._settings["client.id"],
-            "type": _KINDS[self._settings.kind],
+            "client_id": self._settings.client_id,
+            "type": self._settings.title,
             "ts": int(now * 1e6),
             "time": self._settings.env.clock.now_ms() // 1000,
             "age": int((now - self._began) * 1e6),

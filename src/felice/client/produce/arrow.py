@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from felice.client.error import KafkaError, failure
-from felice.client.options import Settings
+from felice.client.options import ProducerSettings
 from felice.protocol.primitives import Buffer
 from felice.records.arrow import arrow_to_batches, has_nameless_header, key_hashes
 from felice.records.batch import BatchHeader
@@ -32,7 +32,7 @@ def batches_of_table(
     names: Mapping[str, str | None],
     partition_count: int,
     led: Sequence[int],
-    settings: Settings,
+    settings: ProducerSettings,
 ) -> Iterator[tuple[int, Buffer, int]]:
     """Yield partition, batch and record count. `names` maps parts of a record (key, value...) to columns.
 
@@ -84,15 +84,14 @@ def _column(table: pa.Table, name: str | None) -> pa.ChunkedArray | None:
     return table.column(name) if name is not None and name in table.schema.names else None
 
 
-def _batches(rows: pa.Table, settings: Settings) -> Iterator[Buffer]:
-    level = settings["compression.level"]
+def _batches(rows: pa.Table, settings: ProducerSettings) -> Iterator[Buffer]:
     return arrow_to_batches(
         rows,
         timestamp_ms=time.time_ns() // 1_000_000,
-        codec=Codec(settings["compression.type"]),
-        level=None if level < 0 else level,
-        transactional=settings["transactional.id"] is not None,
-        target_bytes=min(settings["batch.size"], settings["message.max.bytes"]),
+        codec=Codec(settings.compression_type),
+        level=settings.level,
+        transactional=settings.transactional_id is not None,
+        target_bytes=min(settings.batch_size, settings.message_max_bytes),
     )
 
 

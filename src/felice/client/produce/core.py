@@ -14,7 +14,7 @@ from felice.client.model import ClusterMetadata, ThrottleEvent
 from felice.client.net.cluster import Cluster
 from felice.client.net.limits import limited
 from felice.client.net.statistics import Document, Statistics
-from felice.client.options import Settings
+from felice.client.options import ProducerSettings
 from felice.client.produce.accumulator import Accumulator, HeldRecord, Limits, check_topic
 from felice.client.produce.partitioners import make_partitioner
 from felice.client.produce.sender import Delivered, Sender
@@ -23,22 +23,22 @@ from felice.client.produce.transaction import Transaction
 from felice.client.produce.transactor import Transactor
 
 
-def make_accumulator(settings: Settings, clock: Callable[[], float]) -> Accumulator:
+def make_accumulator(settings: ProducerSettings, clock: Callable[[], float]) -> Accumulator:
     """An accumulator with the limits, partitioner and compression of the settings; `clock` is the loop's time."""
-    transactional_id = settings["transactional.id"]
-    memory = settings["buffer.memory"] or settings["queue.buffering.max.kbytes"] * 1024
+    transactional_id = settings.transactional_id
+    memory = settings.buffer_memory or settings.queue_buffering_max_kbytes * 1024
     limits = Limits(
-        batch_size_bytes=min(settings["batch.size"], settings["message.max.bytes"]),
-        batch_records=settings["batch.num.messages"],
-        linger_s=settings["linger.ms"] / 1000,
-        queue_records=settings["queue.buffering.max.messages"],
+        batch_size_bytes=min(settings.batch_size, settings.message_max_bytes),
+        batch_records=settings.batch_num_messages,
+        linger_s=settings.linger_ms / 1000,
+        queue_records=settings.queue_buffering_max_messages,
         queue_bytes=memory,
-        message_max_bytes=settings["message.max.bytes"],
-        sticky_s=settings["sticky.partitioning.linger.ms"] / 1000,
+        message_max_bytes=settings.message_max_bytes,
+        sticky_s=settings.sticky_partitioning_linger_ms / 1000,
     )
     random = settings.env.random
-    partitioner = make_partitioner(settings["partitioner"], random)
-    codec, level = settings["compression.type"], settings["compression.level"]
+    partitioner = make_partitioner(settings.partitioner, random)
+    codec, level = settings.compression_type, settings.compression_level
     transaction = Transaction(transactional_id) if transactional_id else None
     return Accumulator(limits, partitioner, clock, codec, level, random, transaction)
 
@@ -59,11 +59,11 @@ class Inbox(Protocol):
 class ProducerCore:
     """Accumulator, cluster, sender and transactor of one producer, on the running loop."""
 
-    def __init__(self, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> None:
+    def __init__(self, settings: ProducerSettings, accumulator: Accumulator, inbox: Inbox) -> None:
         self.accumulator = accumulator
         self._settings = settings
         self._inbox = inbox
-        self.cluster = Cluster(settings, settings.logger(), self._on_error, self._on_throttled)
+        self.cluster = Cluster(settings, self._on_error, self._on_throttled)
         self.sender = Sender(self.cluster, accumulator, settings, inbox.on_delivered, inbox.on_dropped)
         # A record for a new partition is refused until the sender has seen the partition.
         self.cluster.on_refreshed = self.sender.wake
@@ -75,12 +75,12 @@ class ProducerCore:
         )
 
     def _on_error(self, error: KafkaError) -> None:
-        if self._settings["error_cb"] is not None:
-            self._inbox.tell(self._settings["error_cb"], error)
+        if self._settings.error_cb is not None:
+            self._inbox.tell(self._settings.error_cb, error)
 
     def _on_throttled(self, event: ThrottleEvent) -> None:
-        if self._settings["throttle_cb"] is not None:
-            self._inbox.tell(self._settings["throttle_cb"], event)
+        if self._settings.throttle_cb is not None:
+            self._inbox.tell(self._settings.throttle_cb, event)
 
     def _describe(self, document: Document) -> None:
         if self.sender.counts is not None:
@@ -94,7 +94,7 @@ class ProducerCore:
         return self._transactor
 
     @classmethod
-    async def start(cls, settings: Settings, accumulator: Accumulator, inbox: Inbox) -> ProducerCore:
+    async def start(cls, settings: ProducerSettings, accumulator: Accumulator, inbox: Inbox) -> ProducerCore:
         """Create the producer on the running event loop."""
         return cls(settings, accumulator, inbox)
 

@@ -25,7 +25,7 @@ from felice.client.net.connection import Connection
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, produce_request
 from felice.client.net.topology import NO_LEADER
 from felice.client.net.wire import ByVersion
-from felice.client.options import Settings
+from felice.client.options import ProducerSettings
 from felice.client.produce.accumulator import Accumulator, HeldRecord
 from felice.client.produce.batches import ANONYMOUS, PartitionQueue, ProducerBatch, ProducerIdentity
 from felice.client.produce.counts import ProducerCounts
@@ -68,7 +68,7 @@ class Sender:
         self,
         cluster: Cluster,
         accumulator: Accumulator,
-        settings: Settings,
+        settings: ProducerSettings,
         on_delivered: Callable[[Delivered], None],
         on_dropped: Callable[[HeldRecord, KafkaError], None],
     ) -> None:
@@ -79,15 +79,15 @@ class Sender:
         self._on_dropped = on_dropped
         self._transaction = accumulator.transaction
         # Only for statistics: a window of samples for each topic takes memory.
-        self.counts = ProducerCounts() if settings["statistics.interval.ms"] else None
+        self.counts = ProducerCounts() if settings.statistics_interval_ms else None
         self.on_transaction_changed: Callable[[], None] = lambda: None
-        self._log = settings.logger("sender")
+        self._log = settings.log("sender")
         self._loop = asyncio.get_running_loop()
-        self._acks: int = settings["acks"]
+        self._acks = settings.acks
         self._in_flight: dict[int, int] = {}
         self._paused_until: dict[int, float] = {}
         self._resolving: set[str] = set()
-        self._identity: ProducerIdentity | None = None if settings["enable.idempotence"] else ANONYMOUS
+        self._identity: ProducerIdentity | None = None if settings.enable_idempotence else ANONYMOUS
         self._identifying = False
         self._seen_version = -1
         self._timer: asyncio.TimerHandle | None = None
@@ -186,7 +186,7 @@ class Sender:
 
     async def _resolve(self, topic: str) -> None:
         """Find a topic's partitions, or drop the records held for it. While no broker answers, they may expire."""
-        patience_s = self._settings["topic.metadata.propagation.max.ms"] / 1000
+        patience_s = self._settings.topic_metadata_propagation_max_ms / 1000
         try:
             await self.open_topic(topic, patience_s)
         except Exception as error:  # after any error these records need a result
@@ -202,14 +202,14 @@ class Sender:
             self.wake()
 
     def _too_late(self) -> KafkaError:
-        limit = f"not delivered in {self._settings['delivery.timeout.ms']} ms"
+        limit = f"not delivered in {self._settings.delivery_timeout_ms} ms"
         why = self._cluster.why_no_metadata
         return error_of(KafkaError._MSG_TIMED_OUT, limit if why is None else f"{limit}: {why.error.str()}")
 
     def _expire(
         self, queues: list[PartitionQueue], now: float
     ) -> tuple[list[ProducerBatch], list[HeldRecord]]:
-        timeout_s = self._settings["delivery.timeout.ms"] / 1000
+        timeout_s = self._settings.delivery_timeout_ms / 1000
         if not timeout_s:
             return [], []
         expired: list[ProducerBatch] = []
@@ -327,7 +327,7 @@ class Sender:
         connection = self._cluster.open_connection(leader)
         limit = _IN_FLIGHT_WHILE_CONNECTING
         if connection is not None:
-            limit = self._settings["max.in.flight.requests.per.connection"]
+            limit = self._settings.max_in_flight_requests_per_connection
         while self._in_flight.get(leader, 0) < limit:
             batches = self._collect(leader, queues)
             if not batches:
@@ -408,7 +408,7 @@ class Sender:
             self._cluster.topology,
             {(batch.topic, batch.partition): batch.data for _, batch in batches},
             self._acks,
-            self._settings["request.timeout.ms"],
+            self._settings.request_timeout_ms,
             transaction.transactional_id if transaction is not None else None,
             adds_partitions=transaction is not None and transaction.implicit,
         )
@@ -500,16 +500,16 @@ class Sender:
             # Otherwise an earlier batch is missing so far, which is sent again.
             came_early = not is_first and error.code() == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         now = self._loop.time()
-        timeout_s = self._settings["delivery.timeout.ms"] / 1000
+        timeout_s = self._settings.delivery_timeout_ms / 1000
         in_time = not timeout_s or now - batch.created < timeout_s
         may_retry = error.retriable() or renumber or came_early
-        if may_retry and batch.attempts <= self._settings["retries"] and in_time:
+        if may_retry and batch.attempts <= self._settings.retries and in_time:
             self._give_back(queue, batch, [batch])
             what = f"{queue.topic}-{queue.partition}"
             self._log.debug("%s: batch is sent again: %s", what, error.str())
             leader = self._cluster.topology.leader(queue.topic, queue.partition)
             settings = self._settings
-            first, limit = settings["retry.backoff.ms"], settings["retry.backoff.max.ms"]
+            first, limit = settings.retry_backoff_ms, settings.retry_backoff_max_ms
             wait_s = backoff_s(batch.attempts - 1, first, limit, settings.env.random)
             self._paused_until[leader] = now + wait_s
             self._loop.call_later(wait_s, self.wake)

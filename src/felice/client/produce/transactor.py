@@ -19,7 +19,7 @@ from felice.client.net.connection import Connection
 from felice.client.net.limits import limited
 from felice.client.net.requests import LAST_INIT_PRODUCER_ID, ProducerFields, by_topic
 from felice.client.net.wire import BrokerVersions, ByVersion
-from felice.client.options import Settings
+from felice.client.options import ProducerSettings
 from felice.client.produce.batches import ANONYMOUS, ProducerIdentity
 from felice.client.produce.sender import Sender
 from felice.client.produce.transaction import (
@@ -75,14 +75,14 @@ class Transactor:
     """Runs on the cluster's loop, beside the sender."""
 
     def __init__(
-        self, cluster: Cluster, sender: Sender, transaction: Transaction, settings: Settings
+        self, cluster: Cluster, sender: Sender, transaction: Transaction, settings: ProducerSettings
     ) -> None:
         self.transaction = transaction
         self._cluster = cluster
         self._sender = sender
-        self._timeout_ms: int = settings["transaction.timeout.ms"]
+        self._timeout_ms = settings.transaction_timeout_ms
         self._random = settings.env.random
-        self._log = settings.logger("transactions")
+        self._log = settings.log("transactions")
         self._driver: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         sender.on_transaction_changed = self.wake

@@ -11,24 +11,28 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
 
 from felice.client.error import KafkaException
-from felice.client.options import Settings, parse_settings
-from felice.client.security import DEFAULTS
+from felice.client.keys import keys_of
+from felice.client.options import ClientSettings, ConsumerSettings, ProducerSettings
+from felice.client.security import SecuritySettings
 from felice.dataclass import dataclass
 from felice.pipelines.spark.mistakes import OptionError
 
 log = logging.getLogger(__name__)
 
+S = TypeVar("S", bound=ClientSettings)
+
 PREFIX = "kafka."
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaKeys:
+class KafkaKeys(Generic[S]):
     """How the source or the sink treats each key of Kafka's configuration."""
 
-    kind: str
-    """c or p: the client parses the keys as those of a consumer or a producer."""
+    client: type[S]
+    """The client parses the keys as those of a consumer or a producer."""
     honoured: frozenset[str]
     without_effect: frozenset[str]
     refused: Mapping[str, str]
@@ -39,7 +43,10 @@ _JAVA_CLASS = "names a Java class; do the work in the query"
 _NO_SUCH_SECURITY = "is not supported by this client; docs/client.md lists the keys of TLS and SASL"
 
 # An option of Spark is a text, so it cannot be a callback.
-_SECURITY = {*DEFAULTS, "sasl.mechanisms"} - {"oauth_cb", "sasl.oauthbearer.config"}
+_SECURITY = {name for key in keys_of(SecuritySettings) for name in (key.name, *key.aliases)} - {
+    "oauth_cb",
+    "sasl.oauthbearer.config",
+}
 _CONNECTION = {
     "bootstrap.servers",
     "client.id",
@@ -73,7 +80,7 @@ _TUNING = {
 }
 
 SOURCE_KEYS = KafkaKeys(
-    kind="c",
+    client=ConsumerSettings,
     honoured=frozenset(
         {
             *_CONNECTION,
@@ -118,7 +125,7 @@ SOURCE_KEYS = KafkaKeys(
 )
 
 SINK_KEYS = KafkaKeys(
-    kind="p",
+    client=ProducerSettings,
     honoured=frozenset(
         {
             *_CONNECTION,
@@ -165,7 +172,7 @@ SINK_KEYS = KafkaKeys(
 _warned: set[str] = set()
 
 
-def kafka_settings(given: Mapping[str, str], keys: KafkaKeys) -> Settings:
+def kafka_settings(given: Mapping[str, str], keys: KafkaKeys[S]) -> S:
     """The client's settings from options whose names, without their prefix, are `given`'s."""
     if not given.get("bootstrap.servers", "").strip():
         raise OptionError("kafka.bootstrap.servers", "is required: host:port of one or more brokers")
@@ -176,18 +183,18 @@ def kafka_settings(given: Mapping[str, str], keys: KafkaKeys) -> Settings:
     secured = {name: value for name, value in honoured.items() if name in _SECURITY}
     for name, value in honoured.items():
         _parsed(name, servers | {name: value} | (secured if name in _SECURITY else {}), keys)
-    return parse_settings(keys.kind, servers | honoured) if honoured else settings
+    return keys.client.parse(servers | honoured) if honoured else settings
 
 
-def _parsed(name: str, given: Mapping[str, str], keys: KafkaKeys) -> Settings:
+def _parsed(name: str, given: Mapping[str, str], keys: KafkaKeys[S]) -> S:
     """Parses the key together with the servers only, so that an error concerns `name`."""
     try:
-        return parse_settings(keys.kind, given)
+        return keys.client.parse(given)
     except KafkaException as error:
         raise OptionError(PREFIX + name, _reason(name, error)) from None
 
 
-def _is_honoured(name: str, keys: KafkaKeys) -> bool:
+def _is_honoured(name: str, keys: KafkaKeys[Any]) -> bool:
     """Whether the key is passed to the client. Warns about a key without effect, and raises for a refused one."""
     if name in keys.honoured:
         return True
@@ -207,10 +214,10 @@ def _warn_once(name: str) -> None:
         log.warning("option %r is accepted, but has no effect here", PREFIX + name)
 
 
-def _unknown(name: str, keys: KafkaKeys) -> str:
+def _unknown(name: str, keys: KafkaKeys[Any]) -> str:
     other = SINK_KEYS if keys is SOURCE_KEYS else SOURCE_KEYS
     if name in other.honoured | other.without_effect:
-        return f"belongs to Kafka's {'producer' if other.kind == 'p' else 'consumer'}"
+        return f"belongs to Kafka's {other.client.title}"
     near = difflib.get_close_matches(name, sorted(keys.honoured | keys.without_effect), n=1)
     return f"unknown; did you mean {PREFIX}{near[0]}?" if near else "unknown to Kafka's clients"
 

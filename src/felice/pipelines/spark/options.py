@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from felice.client.blocking import BlockingConfig
 from felice.client.consume.isolation import READ_UNCOMMITTED
-from felice.client.options import Settings
-from felice.client.security import DEFAULTS
+from felice.client.options import ClientSettings
 from felice.dataclass import dataclass
 from felice.pipelines.spark.kafka_options import SINK_KEYS, SOURCE_KEYS, kafka_settings
 from felice.pipelines.spark.mistakes import OptionError
@@ -203,17 +202,16 @@ class SinkOptions:
         # The client's own check of this key expects its transactional id beside it.
         of_kafka.pop(_TRANSACTION_TIMEOUT, None)
         settings = kafka_settings(of_kafka, SINK_KEYS)
-        level = settings["compression.level"]
         return cls(
             guarantee=options.one_of("deliveryGuarantee", (EXACTLY_ONCE, AT_LEAST_ONCE)),
             transaction_timeout_ms=options.count_or(f"kafka.{_TRANSACTION_TIMEOUT}", TRANSACTION_TIMEOUT_MS),
             identified=_identified(options),
             topic=options.text("topic"),
-            client=_config(settings, settings["delivery.timeout.ms"]),
-            acks=settings["acks"],
-            codec=Codec(settings["compression.type"]),
-            compression_level=level if level >= 0 else None,
-            batch_bytes=settings["batch.size"],
+            client=_config(settings, settings.delivery_timeout_ms),
+            acks=settings.acks,
+            codec=Codec(settings.compression_type),
+            compression_level=settings.level,
+            batch_bytes=settings.batch_size,
         )
 
     def for_stream(self) -> bool:
@@ -471,39 +469,42 @@ def _names(position: Position, offset: int) -> bool:
     return isinstance(position, AtOffsets) and offset in position.offsets.values()
 
 
-def _config(settings: Settings, retry_timeout_ms: int) -> BlockingConfig:
+def _config(settings: ClientSettings, retry_timeout_ms: int) -> BlockingConfig:
     return BlockingConfig(
-        bootstrap_servers=settings["bootstrap.servers"],
-        client_id=settings["client.id"],
-        # A producer has no key for a rack.
-        client_rack=settings.get("client.rack", ""),
-        connect_timeout_ms=settings["socket.connection.setup.timeout.ms"],
-        request_timeout_ms=settings["request.timeout.ms"],
+        bootstrap_servers=settings.bootstrap_servers,
+        client_id=settings.client_id,
+        connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
+        request_timeout_ms=settings.request_timeout_ms,
         retry_timeout_ms=retry_timeout_ms,
-        security=tuple((name, settings[name]) for name in sorted(DEFAULTS) if name in settings.explicit),
+        security=settings.tls_and_sasl,
     )
 
 
 def _reader(options: _Options) -> tuple[BlockingConfig, float]:
     """Returns how readers connect, and for how many seconds a list of topics is valid."""
     settings = kafka_settings(options.of_kafka(), SOURCE_KEYS)
-    given = {name: settings[name] for name in settings.explicit}
+    given = settings.explicit
     named = [name for name in ("groupId", "groupIdPrefix", "kafka.group.id") if options.text(name)]
     if len(named) > 1:
         raise OptionError(named[0], f"{named[1]} names the group already; give one of the two")
     # A reader joins no group, so its group's name becomes the client id that brokers see and log.
     group = options.text("groupId") or options.text("kafka.group.id")
     default = group or f"{options.text('groupIdPrefix') or GROUP_PREFIX}-source"
-    defaults = BlockingConfig("")
+    config = _config(settings, options.count_or("kafkaConsumer.pollTimeoutMs", 120_000))
     config = replace(
-        _config(settings, options.count_or("kafkaConsumer.pollTimeoutMs", 120_000)),
-        client_id=given.get("client.id") or default,
-        fetch_max_wait_ms=settings["fetch.wait.max.ms"],
-        metadata_max_age_ms=settings["metadata.max.age.ms"],
-        fetch_max_bytes=given.get("fetch.max.bytes", defaults.fetch_max_bytes),
-        partition_max_bytes=given.get("max.partition.fetch.bytes", defaults.partition_max_bytes),
+        config,
+        client_id=(settings.client_id if "client.id" in given else "") or default,
+        client_rack=settings.client_rack,
+        fetch_max_wait_ms=settings.fetch_wait_max_ms,
+        metadata_max_age_ms=settings.metadata_max_age_ms,
+        fetch_max_bytes=settings.fetch_max_bytes if "fetch.max.bytes" in given else config.fetch_max_bytes,
+        partition_max_bytes=(
+            settings.max_partition_fetch_bytes
+            if "max.partition.fetch.bytes" in given
+            else config.partition_max_bytes
+        ),
         # The default is that of Java's clients, and so of Spark's own source.
-        isolation_level=given.get("isolation.level", READ_UNCOMMITTED),
+        isolation_level=settings.isolation_level if "isolation.level" in given else READ_UNCOMMITTED,
     )
-    age_ms = given.get("metadata.max.age.ms")
-    return config, TOPICS_GOOD_FOR_S if age_ms is None else age_ms / 1000
+    age_s = config.metadata_max_age_ms / 1000 if "metadata.max.age.ms" in given else TOPICS_GOOD_FOR_S
+    return config, age_s

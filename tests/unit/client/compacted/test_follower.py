@@ -15,7 +15,7 @@ from felice.client.compacted.errors import FollowingStopped
 from felice.client.compacted.follower import Follower, OnRecord
 from felice.client.compacted.identity import TopicIdentity
 from felice.client.compacted.records import CompactedRecord
-from felice.client.options import parse_settings
+from felice.client.options import ConsumerSettings
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -52,7 +52,7 @@ class Followed:
             "reconnect.backoff.max.ms": 100,
         }
         identity = TopicIdentity("t", self.broker.topics["t"][0])
-        follower = Follower(parse_settings("c", config), identity, on_record or self.seen.append)
+        follower = Follower(ConsumerSettings.parse(config), identity, on_record or self.seen.append)
         try:
             await follower.start()
             yield follower

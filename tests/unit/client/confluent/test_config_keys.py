@@ -8,7 +8,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from felice.client.options import KEYS, Key, parse_settings
+from felice.client.keys import Key
+from felice.client.options import KEYS, ConsumerSettings, ProducerSettings
 
 # Keys of Java or of the Python package, which librdkafka does not know.
 UNKNOWN_TO_LIBRDKAFKA = {"buffer.memory", "on_delivery", "on_commit"}
@@ -56,7 +57,7 @@ def librdkafka_warns(kind: str, name: str, value: Any) -> bool:
 
 @pytest.mark.parametrize("key", OF_ONE_KIND, ids=lambda key: key.name)
 def test_key_of_the_other_kind_is_warned_of_as_librdkafka_does(key: Key) -> None:
-    other = "c" if key.clients == "p" else "p"
+    other = ConsumerSettings if key.clients == "p" else ProducerSettings
     value = value_of(key)
-    ours = parse_settings(other, {"bootstrap.servers": "h", key.name: value}).without_effect
-    assert bool(ours) == librdkafka_warns(other, key.name, value)
+    ours = other.parse({"bootstrap.servers": "h", key.name: value}).without_effect
+    assert bool(ours) == librdkafka_warns(other.kind, key.name, value)

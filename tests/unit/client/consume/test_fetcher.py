@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,7 +219,8 @@ def test_an_error_of_a_partition_delays_it_and_only_it(
     assert [message.value() for message in found if message.error() is None] == [b"other"]
     assert asked(broker)[:2] == [{0: 0, 1: 0}, {1: 0}], "the other goes on at once"
     # The first goes on after its delay, which is short from now on; `seek` ends the long one.
-    reader._core.settings["fetch.error.backoff.ms"] = 400
+    fetcher = reader._core.fetcher
+    fetcher._settings = replace(fetcher._settings, fetch_error_backoff_ms=400)
     reader.seek(at(0))
     found += reader.consume(3 + is_reported, 60)
     assert values(found[-3:]) == [b"0", b"1", b"2"]

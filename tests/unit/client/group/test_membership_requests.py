@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -259,10 +260,12 @@ def test_a_member_that_is_not_polled_leaves_with_a_reason_and_comes_back(broker:
         spin(consumer, lambda: bool(consumer.assignment()))
         membership = consumer._core.membership
         assert membership is not None
-        given = membership._settings
-        before_ms, given["max.poll.interval.ms"] = given["max.poll.interval.ms"], 1000
+        given, membership._settings = (
+            membership._settings,
+            replace(membership._settings, max_poll_interval_ms=1000),
+        )
         wait_until(lambda: broker.asked(LeaveGroupRequest))
-        given["max.poll.interval.ms"] = before_ms  # a slow machine polls rarely
+        membership._settings = given  # a slow machine polls rarely
         [identity] = broker.asked(LeaveGroupRequest)[0].members
         assert (identity.member_id, identity.reason) == ("me", "max.poll.interval.ms exceeded")
         errors = spin(consumer, lambda: len(broker.asked(JoinGroupRequest)) == 2)

@@ -17,7 +17,7 @@ from felice.client.error import KafkaError, KafkaException
 from felice.client.model import BrokerMetadata, ThrottleEvent
 from felice.client.net.cluster import Cluster, backoff_s
 from felice.client.net.limits import limited
-from felice.client.options import parse_settings
+from felice.client.options import ProducerSettings
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.api_versions import ApiVersionsRequest
 from felice.protocol.messages.find_coordinator import (
@@ -47,11 +47,13 @@ def broker() -> Iterator[FakeBroker]:
 
 
 @asynccontextmanager
-async def opened(bootstrap: str, kind: str = "p", **options: Any) -> AsyncIterator[Cluster]:
+async def opened(bootstrap: str, **options: Any) -> AsyncIterator[Cluster]:
     given = {name.replace("_", "."): value for name, value in options.items() if name[:3] != "on_"}
     told = {name: value for name, value in options.items() if name[:3] == "on_"}
-    settings = parse_settings(kind, {"bootstrap.servers": bootstrap, **given})
-    cluster = Cluster(settings, logging.getLogger("felice.client.test"), **told)
+    settings = ProducerSettings.parse(
+        {"bootstrap.servers": bootstrap, "logger": logging.getLogger("felice.client.test"), **given}
+    )
+    cluster = Cluster(settings, **told)
     try:
         yield cluster
     finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,11 +60,11 @@ def test_records_after_one_that_expired_begin_in_a_new_epoch(broker: FakeBroker)
     while len(broker.asked(ProduceRequest)) < 2:
         producer.poll(0.01)
     # Only what was sent expires: on a slow machine another record might, too.
-    given = producer._core.sender._settings
-    before_ms, given["delivery.timeout.ms"] = given["delivery.timeout.ms"], 1000
+    sender = producer._core.sender
+    given, sender._settings = sender._settings, replace(sender._settings, delivery_timeout_ms=1000)
     producer.flush(LIMIT_S)
     assert [error and error.code() for error in told] == [KafkaError._MSG_TIMED_OUT]
-    given["delivery.timeout.ms"] = before_ms
+    sender._settings = given
     broker.handlers[ProduceRequest] = append
     for value in (b"after", b"that"):
         assert deliver(producer, value) is None

@@ -325,7 +325,7 @@ def test_every_honoured_key_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> N
     for keys in (SOURCE_KEYS, SINK_KEYS):
         for name in keys.honoured:
             given = {"bootstrap.servers": "h:1", name: values.get(name, "7")}
-            assert kafka_settings(given, keys)["bootstrap.servers"] == "h:1"
+            assert kafka_settings(given, keys).bootstrap_servers == "h:1"
 
 
 def test_the_sink_takes_a_topic_and_what_the_producer_takes() -> None:

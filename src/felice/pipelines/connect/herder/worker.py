@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from felice.client.admin.core import Admin
 from felice.client.error import KafkaException
 from felice.client.java_keys import convert_java_keys
-from felice.client.options import parse_settings
 from felice.pipelines.connect.configuration.definitions import Type
 from felice.pipelines.connect.configuration.secrets import Secrets
 from felice.pipelines.connect.configuration.validation import Configurations
@@ -206,7 +205,7 @@ class Worker:
         """The id of the Kafka cluster. Raises `ConnectError` if it cannot be reached."""
         try:
             async with asyncio.timeout(START_S):
-                async with Admin(parse_settings("a", self.client_settings())) as admin:
+                async with Admin(self.client_settings()) as admin:
                     return (await admin.describe_cluster()).cluster_id
         except (KafkaException, TimeoutError) as error:
             why = error.error.str() if isinstance(error, KafkaException) else f"no answer in {START_S:g} s"

@@ -15,7 +15,6 @@ from felice.client.admin.model import NewTopic
 from felice.client.aio import Consumer, Producer
 from felice.client.error import KafkaError, KafkaException
 from felice.client.model import Message, TopicPartition
-from felice.client.options import parse_settings
 from felice.dataclass import dataclass
 from felice.pipelines.sql.analysis.inference import TYPES, inferred_columns
 from felice.pipelines.sql.programs import NeededTopic
@@ -65,7 +64,7 @@ class Cluster:
 
     def __init__(self, client: Mapping[str, object]) -> None:
         self._client = {name: value for name, value in client.items() if name not in _DELIVERIES}
-        self._admin = Admin(parse_settings("a", self._client))
+        self._admin = Admin(self._client)
         self._producer = Producer(
             {**self._client, _DELIVERY: int(TIMEOUT_S * 1000), "enable.idempotence": True, "linger.ms": 0}
         )
