@@ -9,6 +9,8 @@
 
 Keeps true:  a class has the same methods with the same meaning as one of the standard library's, and the functions
              `fields`, `replace`, `asdict` and `is_dataclass` of `dataclasses` work on it.
+Parts:       Python cannot combine two base classes with slots. A class with `slots=False` is a part: it only declares
+             fields, whose slots the classes have that inherit it. One class may inherit many parts.
 How:         a method is compiled when it is first looked up. A broker imports 170 such classes, and until it is ready
              it uses a tenth of their methods. To compile all of them took a third of that time.
 Leaves out:  the arguments that Felice does not use, such as `order` and `kw_only`. Annotations must be texts
@@ -64,10 +66,13 @@ class _Factory:
 _FACTORY = _Factory()
 
 
-def _declare(cls: type[T], frozen: bool, eq: bool) -> type[T]:
+def _declare(cls: type[T], frozen: bool, eq: bool, slots: bool) -> type[T]:
     """The class again, with slots and with methods that are still to be compiled."""
     own = {name: text for name, text in cls.__annotations__.items() if not text.startswith("ClassVar")}
-    taken = {slot for base in cls.__mro__[1:-1] for slot in vars(base).get("__slots__", ())}
+    inherited = [vars(base) for base in cls.__mro__[1:-1]]
+    taken = {slot for base in inherited for slot in base.get("__slots__", ())}
+    unslotted = [name for base in inherited for name in base.get("_part", ()) if name not in taken]
+    own_slots = tuple(name for name in own if name not in taken)
     body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     defaults = {name: body.pop(name) for name in own if name in body}
     methods: dict[str, Any] = {"__init__": OnFirstUse(_init), "__repr__": _repr}
@@ -82,7 +87,8 @@ def _declare(cls: type[T], frozen: bool, eq: bool) -> type[T]:
         **methods,
         "__match_args__": OnFirstUse(_match_args),
         **body,
-        "__slots__": tuple(name for name in own if name not in taken),
+        "__slots__": tuple(dict.fromkeys([*own_slots, *unslotted])) if slots else (),
+        **({} if slots else {"_part": own_slots}),
         "__dataclass_fields__": OnFirstUse(lambda owner: _all_fields(owner, own, defaults)),
         # `pprint` reads it, for example when pytest explains an assertion.
         "__dataclass_params__": OnFirstUse(lambda owner: _params(frozen, eq)),
@@ -204,6 +210,5 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, slots: bool, frozen: bool = False, eq: bool = True) -> Callable[[type[T]], type[T]]:
-        """As `dataclasses.dataclass`. `slots` is not optional, because a class without them costs more memory."""
-        assert slots
-        return lambda cls: _declare(cls, frozen, eq)
+        """As `dataclasses.dataclass`, but a class without slots is a part of others, and has no instances."""
+        return lambda cls: _declare(cls, frozen, eq, slots)

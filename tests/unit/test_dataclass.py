@@ -56,6 +56,27 @@ class Heir(Frozen):
     z: int = 3
 
 
+@felice.dataclass.dataclass(frozen=True, slots=False)
+class Part:
+    """One part of `Whole`."""
+
+    x: int = 1
+
+
+@felice.dataclass.dataclass(frozen=True, slots=False)
+class OtherPart:
+    """Another part of `Whole`."""
+
+    y: int = 2
+
+
+@felice.dataclass.dataclass(frozen=True, slots=True)
+class Whole(Part, OtherPart):
+    """Can be pickled, because it is an attribute of its module."""
+
+    z: int = 3
+
+
 @both
 def test_objects_can_be_printed_over_several_lines(dataclass: Decorator) -> None:
     made = plain(dataclass, frozen=True)(1)
@@ -169,6 +190,25 @@ def test_an_heir_has_the_fields_of_its_base_first(dataclass: Decorator) -> None:
     assert (heir(1).x, heir(1).y, heir(1).z) == (1, 8, 9)
     assert base(1) != heir(1)
     assert base(1).y == 2
+
+
+@both
+def test_an_heir_has_the_fields_of_all_its_parts_the_last_part_first(dataclass: Decorator) -> None:
+    part = dataclass(frozen=True, slots=False)
+    left = part(type("Left", (), {"__annotations__": {"x": "int"}, "x": 1}))
+    right = part(type("Right", (), {"__annotations__": {"y": "int", "z": "int"}, "y": 2, "z": 3}))
+    body = {"__annotations__": {"w": "int", "z": "int"}, "w": 4, "z": 5}
+    base = dataclass(frozen=True, slots=True)(type("Base", (), {"__annotations__": {"v": "int"}}))
+    heir: Any = dataclass(frozen=True, slots=True)(type("Heir", (left, right, base), body))
+    assert [field.name for field in dataclasses.fields(heir)] == ["v", "y", "z", "x", "w"]
+    made = dataclasses.replace(heir(v=0), x=9)
+    assert [getattr(made, name) for name in "vyzxw"] == [0, 2, 5, 9, 4]
+    assert made != heir(v=0) and made == heir(v=0, x=9)
+
+
+def test_an_heir_of_parts_has_a_slot_for_every_field() -> None:
+    assert not hasattr(Whole(), "__dict__") and Whole.__slots__ == ("z", "x", "y")
+    assert copy.copy(Whole(x=2)) == pickle.loads(pickle.dumps(Whole(x=2))) == Whole(x=2)
 
 
 def test_a_class_that_is_not_decorated_inherits_the_methods() -> None:

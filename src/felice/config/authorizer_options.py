@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from felice.config.option import ConfigError, Kind, option
-from felice.config.security import SecurityOptions
 from felice.dataclass import dataclass
 
 AUTHORIZERS = (
@@ -13,12 +12,9 @@ AUTHORIZERS = (
 """Kafka's two authorizers. They decide alike, and so does Felice's, which has both names."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizerOptions(SecurityOptions):
-    """Options of the authorizer. All others have an effect only if `authorizer.class.name` is set.
-
-    Inherits `SecurityOptions` because Python cannot combine two base classes with slots.
-    """
+@dataclass(frozen=True, slots=False)
+class AuthorizerOptions:
+    """Options of the authorizer. All others have an effect only if `authorizer.class.name` is set."""
 
     authorizer_class_name: str = option(
         "authorizer.class.name",

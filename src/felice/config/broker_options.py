@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import sys
 
+from felice.config.authorizer_options import AuthorizerOptions
 from felice.config.coordinator_options import CoordinatorOptions
+from felice.config.limits import LimitOptions
 from felice.config.listener_limits import MAX_CONNECTIONS
+from felice.config.monitoring import MonitoringOptions
 from felice.config.option import LONG_MAX, Items, Kind, Scope, field_of, option
-from felice.config.security import PROTOCOLS
+from felice.config.quotas import QuotaOptions
+from felice.config.security import PROTOCOLS, SecurityOptions
+from felice.config.token_options import TokenOptions
+from felice.config.zookeeper import ZooKeeperOptions
 from felice.dataclass import dataclass
 
 PROVIDERS = "config.providers"
@@ -19,8 +25,17 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerOptions(CoordinatorOptions):
-    """Every option of a broker that has a field of its own, including those inherited from the base classes."""
+class BrokerOptions(
+    CoordinatorOptions,
+    MonitoringOptions,
+    QuotaOptions,
+    LimitOptions,
+    ZooKeeperOptions,
+    TokenOptions,
+    AuthorizerOptions,
+    SecurityOptions,
+):
+    """Every option of a broker that has a field of its own, including those of the base classes, from last to first."""
 
     node_id: int = option(
         "node.id",

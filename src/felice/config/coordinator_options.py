@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from felice.config.monitoring import MonitoringOptions
 from felice.config.option import INT_MAX, Kind, Scope, option
 from felice.dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorOptions(MonitoringOptions):
+@dataclass(frozen=True, slots=False)
+class CoordinatorOptions:
     """Options of consumer groups, committed offsets, transactions and producer ids."""
 
     producer_id_expiration_ms: int = option(

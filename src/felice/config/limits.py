@@ -7,13 +7,12 @@ so it limits what one connection may do on the loop before other connections hav
 from __future__ import annotations
 
 from felice.config.option import Kind, option
-from felice.config.zookeeper import ZooKeeperOptions
 from felice.dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class LimitOptions(ZooKeeperOptions):
-    """Limits of one client. Inherits `ZooKeeperOptions` because Python cannot combine two base classes with slots."""
+@dataclass(frozen=True, slots=False)
+class LimitOptions:
+    """Limits of one client."""
 
     felice_turn_max_requests: int = option(
         "felice.turn.max.requests",

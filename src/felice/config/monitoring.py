@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from felice.config.option import Kind, Scope, option
-from felice.config.quotas import QuotaOptions
 from felice.dataclass import dataclass
 
 METRICS_LISTENER = "felice.metrics.listener"
@@ -65,9 +64,9 @@ def listener_of(text: str, number: int) -> str:
     return f"{text.rpartition(':')[0]}:{address[1] + number}"
 
 
-@dataclass(frozen=True, slots=True)
-class MonitoringOptions(QuotaOptions):
-    """Inherits `QuotaOptions` because Python cannot combine two base classes with slots."""
+@dataclass(frozen=True, slots=False)
+class MonitoringOptions:
+    """Options of metrics, slow requests and log lines."""
 
     telemetry_max_bytes: int = option(
         "telemetry.max.bytes",

@@ -1,7 +1,7 @@
 """Declares options, and parses texts into their typed values.
 
-A config class is a frozen dataclass whose fields call `option(...)`. A large one inherits its options from a chain of
-base classes, one for each group. `options_of` returns its options by name, in the order of their declaration.
+A config class is a frozen dataclass whose fields call `option(...)`. A large one inherits its options from several base
+classes, one for each group. `options_of` returns its options by name, in the order of their declaration.
 """
 
 from __future__ import annotations

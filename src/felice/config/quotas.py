@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-from felice.config.limits import LimitOptions
 from felice.config.listener_limits import CREATION_RATE
 from felice.config.option import INT_MAX, ConfigError, Items, Kind, Scope, field_of, option
 from felice.dataclass import dataclass
@@ -30,9 +29,9 @@ def _fault_of_overrides(entries: tuple[str, ...]) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaOptions(LimitOptions):
-    """Inherits `LimitOptions` because Python cannot combine two base classes with slots."""
+@dataclass(frozen=True, slots=False)
+class QuotaOptions:
+    """Quotas, and limits of connections."""
 
     max_connections_per_ip: int = option(
         "max.connections.per.ip",

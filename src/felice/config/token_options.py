@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from felice.config.authorizer_options import AuthorizerOptions
 from felice.config.option import Kind, option
 from felice.dataclass import dataclass
 
 _DAY_MS = 24 * 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class TokenOptions(AuthorizerOptions):
-    """Options of delegation tokens. All others have an effect only if there is a secret key.
-
-    Inherits `AuthorizerOptions` because Python cannot combine two base classes with slots.
-    """
+@dataclass(frozen=True, slots=False)
+class TokenOptions:
+    """Options of delegation tokens. All others have an effect only if there is a secret key."""
 
     delegation_token_secret_key: str | None = option(
         "delegation.token.secret.key",

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from felice.config.option import ConfigError, Kind, option
-from felice.config.token_options import TokenOptions
 from felice.dataclass import dataclass
 
 DEFAULT_PORT = 2181
@@ -21,12 +20,9 @@ _TO_PEM = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperOptions(TokenOptions):
-    """Options of the connection to ZooKeeper. They have an effect only if `zookeeper.connect` is set.
-
-    Inherits `TokenOptions` because Python cannot combine two base classes with slots.
-    """
+@dataclass(frozen=True, slots=False)
+class ZooKeeperOptions:
+    """Options of the connection to ZooKeeper. They have an effect only if `zookeeper.connect` is set."""
 
     zookeeper_connect: str | None = option(
         "zookeeper.connect",
