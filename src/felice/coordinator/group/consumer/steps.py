@@ -169,7 +169,11 @@ def reconcile_member(
     turn: Turn,
 ) -> None:
     """Takes the member one step towards its target. `owned` are the partitions that it reports, None if it does not."""
-    subscribed = turn.topics.ids(group.topics_of(step.subscription)) if step.is_subscription_changed else None
+    subscribed = None
+    if step.is_subscription_changed:
+        wanted, names = group.topics_of(step.subscription), turn.topics.names
+        concerned = {*step.current.assigned, *target}
+        subscribed = frozenset(topic_id for topic_id in concerned if names.get(topic_id) in wanted)
     holder = step.replaced
 
     def is_taken(topic_id: UUID, partition: int) -> bool:

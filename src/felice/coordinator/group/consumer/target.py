@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from uuid import UUID
 
 from felice.coordinator.group.consumer.group import ConsumerGroup
 from felice.coordinator.group.consumer.values import (
@@ -32,22 +31,42 @@ MAX_INLINE_SIZE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """A member as the assignor's input: the names of its topics, and the partitions of its last target."""
+
+    instance_id: str | None
+    topics: frozenset[str]
+    assigned: Partitions
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """The input of the assignor: values that never change."""
 
     epoch: int
     assignor: str
-    members: Mapping[str, Subscriber]
-    partition_counts: Mapping[UUID, int]
+    members: Mapping[str, Member]
+    topics: Topics
 
     @property
     def is_large(self) -> bool:
         """Whether it must be computed in a thread."""
-        return len(self.members) + sum(self.partition_counts.values()) > MAX_INLINE_SIZE
+        names = set[str]().union(*{member.topics for member in self.members.values()})
+        size = len(self.members) + len(names)
+        if size <= MAX_INLINE_SIZE:
+            size += sum(self.topics.counts(names).values())
+        return size > MAX_INLINE_SIZE
 
     def compute(self) -> dict[str, Partitions]:
         """The partitions of each member."""
-        return ASSIGNORS[self.assignor](self.members, self.partition_counts)
+        distinct = {member.topics for member in self.members.values()}
+        ids_of = {names: self.topics.ids(names) for names in distinct}
+        counts = self.topics.counts(set[str]().union(*distinct))
+        members = {
+            member_id: Subscriber(ids_of[member.topics], member.assigned, member.instance_id)
+            for member_id, member in self.members.items()
+        }
+        return ASSIGNORS[self.assignor](members, counts)
 
 
 def is_due(group: ConsumerGroup, epoch: int, interval_ms: int, now: Instant) -> bool:
@@ -66,19 +85,15 @@ def assignment_for(
     inherited: Mapping[str, Partitions],
 ) -> Assignment:
     """`members` are the members after this event. `inherited` are targets that are not in the log yet."""
-    ids_of: dict[frozenset[str], frozenset[UUID]] = {}
-    seen = {}
-    for member_id, subscription in members.items():
-        names = group.topics_of(subscription)
-        if (ids := ids_of.get(names)) is None:
-            ids = ids_of[names] = topics.ids(names)
-        seen[member_id] = Subscriber(
-            instance_id=subscription.instance_id,
-            topics=ids,
-            assigned=inherited.get(member_id) or group.target(member_id),
+    seen = {
+        member_id: Member(
+            subscription.instance_id,
+            group.topics_of(subscription),
+            inherited.get(member_id) or group.target(member_id),
         )
-    counts = topics.counts(set[str]().union(*ids_of)) if ids_of else {}
-    return Assignment(epoch, preferred_assignor(members, assignors), seen, counts)
+        for member_id, subscription in members.items()
+    }
+    return Assignment(epoch, preferred_assignor(members, assignors), seen, topics)
 
 
 def preferred_assignor(members: Mapping[str, Subscription], assignors: tuple[str, ...]) -> str:
