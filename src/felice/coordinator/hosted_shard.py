@@ -106,8 +106,6 @@ class HostedShard(Generic[S, R]):
         self._committing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
-        # The computations in threads by key: the first of each key has begun.
-        self._works: dict[str, deque[Work[R]]] = {}
 
     def now(self) -> Instant:
         """The time of an event that happens now."""
@@ -235,10 +233,7 @@ class HostedShard(Generic[S, R]):
         if outcome.records or outcome.after_write:
             self._write(outcome.records, outcome.after_write, outcome.producer)
         for work in outcome.work:
-            waiting = self._works.setdefault(work.key, deque())
-            waiting.append(work)
-            if len(waiting) == 1:
-                self._begin(work)
+            self._begin(work)
 
     # Work in threads
 
@@ -254,15 +249,9 @@ class HostedShard(Generic[S, R]):
         if isinstance(fault, Exception):
             _log.error(
                 "a computation of a coordinator's shard failed",
-                extra={"partition": self.partition.name, "work": work.key},
+                extra={"partition": self.partition.name, "work": work.name},
                 exc_info=fault,
             )
-        waiting = self._works[work.key]
-        waiting.popleft()
-        if waiting:
-            self._begin(waiting[0])
-        else:
-            del self._works[work.key]
         failure = fault if isinstance(fault, Exception) else None
         with contextlib.suppress(ApiError):  # the shard is loaded again
             self.run(lambda now: work.on_done(now, failure))

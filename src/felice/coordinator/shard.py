@@ -87,11 +87,14 @@ class TransactionalProducer:
 
 
 class Work(Protocol[R]):
-    """A computation that would hold the event loop for long. It reads values that never change, and no shard."""
+    """A computation that would hold the event loop for long. It reads values that never change, and no shard.
+
+    The shard must see to it that one request cannot begin many.
+    """
 
     @property
-    def key(self) -> str:
-        """Of two computations with one key, the second begins when the first has ended."""
+    def name(self) -> str:
+        """For the log."""
         ...
 
     def run(self) -> None:

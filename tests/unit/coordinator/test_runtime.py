@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -620,3 +621,54 @@ async def test_a_marker_never_comes_before_an_earlier_record(caplog: pytest.LogC
     assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert hosted.is_closed
     assert broken(caplog) == ["L1 words-0"]
+
+
+# Work in threads
+
+
+class Counting:
+    """Work that counts what it reads, in a thread, and then writes the count."""
+
+    name = "count"
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.fault, self.faults, self.threads = fault, list[Exception | None](), list[int]()
+
+    def run(self) -> None:
+        self.threads.append(threading.get_ident())
+        if self.fault is not None:
+            raise self.fault
+
+    def on_done(self, now: Instant, fault: Exception | None) -> Outcome[Word]:
+        self.faults.append(fault)
+        return Outcome(records=[("counted", "yes")])
+
+
+def begin(world: World, work: Counting) -> None:
+    world.runtime.hosted("any").run(lambda now: Outcome(work=[work]))
+
+
+async def test_work_runs_in_a_thread_and_its_result_is_an_event() -> None:
+    world, work = World(), Counting()
+    begin(world, work)
+    assert not work.faults
+    await until(lambda: bool(work.faults))
+    assert work.faults == [None] and work.threads != [threading.get_ident()]
+    assert world.shard.words == {"counted": "yes"}
+
+
+async def test_work_that_fails_is_logged_and_tells_the_shard(caplog: pytest.LogCaptureFixture) -> None:
+    world, work = World(), Counting(ValueError("no"))
+    begin(world, work)
+    await until(lambda: bool(work.faults))
+    assert work.faults == [work.fault]
+    assert "a computation of a coordinator's shard failed" in caplog.text
+
+
+async def test_the_result_for_a_shard_that_was_closed_is_dropped() -> None:
+    world, work = World(), Counting()
+    begin(world, work)
+    world.runtime.stop()
+    await until(lambda: bool(work.threads))
+    await let_run()
+    assert not work.faults

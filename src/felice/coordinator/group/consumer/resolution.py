@@ -36,8 +36,8 @@ class ResolveExpressions:
     found: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @property
-    def key(self) -> str:
-        """One run for a group at a time."""
+    def name(self) -> str:
+        """For the log."""
         return f"resolve {self.group.group_id}"
 
     def run(self) -> None:

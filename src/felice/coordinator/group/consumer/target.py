@@ -128,8 +128,8 @@ class AssignGroup:
     computed: Mapping[str, Partitions] | None = None
 
     @property
-    def key(self) -> str:
-        """One run for a group at a time."""
+    def name(self) -> str:
+        """For the log."""
         return f"assign {self.group.group_id}"
 
     def run(self) -> None:
