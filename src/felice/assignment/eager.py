@@ -15,6 +15,7 @@ from felice.assignment.values import (
     members_in_order,
     partitions_of,
     subscribed_topics,
+    subscribers_by_topic,
     topic_sets,
 )
 from felice.protocol.topic_partition import TopicPartition
@@ -29,15 +30,8 @@ def assign_range(
     """
     order = members_in_order(subscriptions)
     assignment: Assignment = {member_id: [] for member_id in order}
-    wanted = topic_sets(subscriptions)
-    distinct = set(wanted.values())
-    # Topics that the same members want are divided among one list of them.
-    subscribers_of: dict[frozenset[frozenset[str]], list[str]] = {}
-    for topic in subscribed_topics(subscriptions, partition_counts):
-        wanting = frozenset(topics for topics in distinct if topic in topics)
-        if wanting not in subscribers_of:
-            subscribers_of[wanting] = [member_id for member_id in order if wanted[member_id] in wanting]
-        subscribers = subscribers_of[wanting]
+    topics = subscribed_topics(subscriptions, partition_counts)
+    for topic, subscribers in subscribers_by_topic(order, topic_sets(subscriptions), topics).items():
         each, extra = divmod(partition_counts[topic], len(subscribers))
         start = 0
         # Members after the last partition get none.

@@ -14,12 +14,14 @@ improves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import heapify, heappush, heapreplace
 
 from felice.assignment.values import (
     Assignment,
     Subscription,
     partitions_of,
     subscribed_topics,
+    subscribers_by_topic,
     topic_sets,
 )
 from felice.protocol.topic_partition import TopicPartition
@@ -112,14 +114,22 @@ class _Balancing:
         wanted: Mapping[str, frozenset[str]],
         owned: Assignment,
     ) -> None:
-        topics = {partition.topic for partition in partitions}
-        self.candidates = {
-            topic: [member_id for member_id in members if topic in wanted[member_id]] for topic in topics
-        }
+        topics = sorted({partition.topic for partition in partitions})
+        self.candidates = subscribers_by_topic(members, wanted, topics)
         # Partitions with few candidates are placed first: the others can balance the load better.
         self.partitions = sorted(partitions, key=lambda tp: (len(self.candidates[tp.topic]), tp))
         self.load = {member_id: len(owned[member_id]) for member_id in members}
         self.owner = {partition: member_id for member_id, held in owned.items() for partition in held}
+        self.queues: dict[int, list[tuple[int, str]]] = {}
+        """The candidates of topics by load, which may have grown since; by the identity of the list of candidates."""
+        self.queues_of: dict[str, list[list[tuple[int, str]]]] = {member_id: [] for member_id in members}
+        for candidates in {id(one): one for one in self.candidates.values()}.values():
+            queue = self.queues[id(candidates)] = [
+                (self.load[member_id], member_id) for member_id in candidates
+            ]
+            heapify(queue)
+            for member_id in candidates:
+                self.queues_of[member_id].append(queue)
 
     def run(self) -> Assignment:
         for partition in self.partitions:
@@ -133,7 +143,16 @@ class _Balancing:
         return assignment
 
     def _least_loaded(self, partition: TopicPartition) -> str:
-        return min(self.candidates[partition.topic], key=lambda member_id: (self.load[member_id], member_id))
+        queue = self.queues[id(self.candidates[partition.topic])]
+        while (entry := queue[0])[0] != (load := self.load[entry[1]]):
+            # The entry is older than the load. A load that has fallen has an entry of its own (`_take`).
+            heapreplace(queue, (load, entry[1]))
+        return entry[1]
+
+    def _take(self, member_id: str) -> None:
+        self.load[member_id] -= 1
+        for queue in self.queues_of[member_id]:
+            heappush(queue, (self.load[member_id], member_id))
 
     def _give(self, partition: TopicPartition, member_id: str) -> None:
         self.owner[partition] = member_id
@@ -148,7 +167,7 @@ class _Balancing:
         for partition in self.partitions:
             owner, least_loaded = self.owner[partition], self._least_loaded(partition)
             if self.load[owner] > self.load[least_loaded] + 1:
-                self.load[owner] -= 1
+                self._take(owner)
                 self._give(partition, least_loaded)
                 moved = True
         return moved

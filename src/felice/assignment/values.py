@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from felice.dataclass import dataclass
@@ -63,6 +63,21 @@ def topic_sets(subscriptions: Mapping[str, Subscription]) -> dict[str, frozenset
         if topics is None:
             topics = sets[subscription.topics] = frozenset(subscription.topics)
         found[member_id] = topics
+    return found
+
+
+def subscribers_by_topic(
+    members: Sequence[str], wanted: Mapping[str, frozenset[str]], topics: Iterable[str]
+) -> dict[str, list[str]]:
+    """Returns the members that want each topic, in their order. Topics of the same members share one list."""
+    distinct = set(wanted.values())
+    lists: dict[frozenset[frozenset[str]], list[str]] = {}
+    found: dict[str, list[str]] = {}
+    for topic in topics:
+        wanting = frozenset(kind for kind in distinct if topic in kind)
+        if wanting not in lists:
+            lists[wanting] = [member_id for member_id in members if wanted[member_id] in wanting]
+        found[topic] = lists[wanting]
     return found
 
 

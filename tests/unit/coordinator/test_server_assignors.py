@@ -100,3 +100,29 @@ def test_simple_divides_topics_with_different_subscribers_by_their_subscribers()
     found = simple(members, {A: range(3), B: range(1)})
     assert found["b"][B] == found["c"][B] == frozenset((0,))
     assert counted(found) == {"a": 1, "b": 2, "c": 2}
+
+
+def test_simple_lets_members_keep_what_they_have() -> None:
+    """The opposite of what a first run would give them."""
+    held = {"a": {3, 2}, "b": {1, 0}}
+    members = {name: Subscriber(frozenset((A,)), {A: frozenset(held[name])}) for name in held}
+    assert simple(members, {A: range(4)}) == {name: {A: frozenset(held[name])} for name in held}
+    members["c"] = Subscriber(frozenset((A,)))
+    after = simple(members, {A: range(4)})
+    assert sum(len(held[name] - after[name][A]) for name in held) == 1
+
+
+def test_simple_takes_from_members_that_have_more_than_their_share() -> None:
+    """Each keeps one; the first member may keep two, because four partitions make one more than three members."""
+    held = {"a": frozenset((0, 1, 2)), "b": frozenset((3,)), "c": frozenset[int]()}
+    members = {name: Subscriber(frozenset((A,)), {A: held[name]}) for name in held}
+    assert simple(members, {A: range(4)}) == {
+        "a": {A: frozenset((0, 1))},
+        "b": {A: frozenset((3,))},
+        "c": {A: frozenset((2,))},
+    }
+
+
+def test_simple_leaves_a_partition_to_no_more_members_than_it_needs() -> None:
+    members = {name: Subscriber(frozenset((A,)), {A: frozenset((0,))}) for name in "ab"}
+    assert simple(members, {A: range(2)}) == {"a": {A: frozenset((0,))}, "b": {A: frozenset((1,))}}
