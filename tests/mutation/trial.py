@@ -29,6 +29,7 @@ PACKAGES = {
         "unit/replication",
         "unit/server/test_full_disks.py",
         "scenarios/test_replication.py",
+        "scenarios/test_share.py",
         "properties/replication",
     ),
     "coordinator": (
