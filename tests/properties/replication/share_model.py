@@ -170,7 +170,7 @@ class Model:
             before = asked.last
         for asked in ranges:
             if asked.last > self.end and asked.last >= self.start:
-                return ErrorCode.INVALID_REQUEST
+                return ErrorCode.INVALID_REQUEST if self.cells else ErrorCode.INVALID_RECORD_STATE
             for index, offset in enumerate(range(asked.first, asked.last + 1)):
                 if offset < self.start:
                     continue

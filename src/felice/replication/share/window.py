@@ -17,8 +17,8 @@ Leaves:      sessions, the log, the write, and who waits for records to the shel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from felice.dataclass import dataclass
 from felice.protocol.errors import BrokenInvariant, ErrorCode
@@ -27,7 +27,9 @@ from felice.replication.share.acknowledgements import AcknowledgedRange, Acknowl
 from felice.replication.share.acquiring import AcquiredRange, LogRead, Wanted
 from felice.replication.share.runs import NEVER_MS, Pending, Run, Runs
 from felice.replication.share.settings import WindowSettings
-from felice.replication.share.states import RecordState, StateBatch, joined
+from felice.replication.share.states import DONE, RecordState, StateBatch, joined
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,11 @@ class Window:
         return window
 
     def _loaded_state(self, number: int) -> RecordState:
-        state = RecordState(number)
-        if state is RecordState.ARCHIVING and not self.settings.has_dead_letters:
+        if number == RecordState.ARCHIVING and not self.settings.has_dead_letters:
             return RecordState.ARCHIVED
-        return RecordState.AVAILABLE if state is RecordState.ACQUIRED else state
+        # Whatever is not known to be done is delivered again.
+        is_kept = number in DONE or number == RecordState.ARCHIVING
+        return RecordState(number) if is_kept else RecordState.AVAILABLE
 
     # Facts
 
@@ -182,26 +185,20 @@ class Window:
         ):
             return ErrorCode.INVALID_RECORD_STATE
         if len(known) < len(ranges):
-            return ErrorCode.INVALID_REQUEST
-        is_renewed = any(type_ is AcknowledgeType.RENEW for _, _, type_ in pieces)
-        if is_renewed and not self.settings.may_renew:
+            # Kafka distinguishes these two, although nobody was given the records in either case.
+            return ErrorCode.INVALID_REQUEST if len(self._runs) else ErrorCode.INVALID_RECORD_STATE
+        renewed = [piece for piece in pieces if piece[2] is AcknowledgeType.RENEW]
+        if renewed and not self.settings.may_renew:
             return ErrorCode.INVALID_RECORD_STATE
-        return self._acknowledge(pieces, now_ms) or ErrorCode.NONE
+        self._renew(renewed, now_ms + self.settings.lock_duration_ms)
+        decided = [piece for piece in pieces if piece[2] is not AcknowledgeType.RENEW]
+        return (
+            self._begin(decided, lambda run, type_: self._decided(type_, run.deliveries, now_ms))
+            or ErrorCode.NONE
+        )
 
-    def _acknowledge(self, pieces: list[tuple[int, int, AcknowledgeType]], now_ms: int) -> Change | None:
-        number = self._number + 1
-        lock_end_ms = now_ms + self.settings.lock_duration_ms
-        writing: list[StateBatch] = []
-
-        def changed(run: Run, type_: AcknowledgeType) -> Run:
-            if type_ is AcknowledgeType.RENEW:
-                return run._replace(deadline_ms=lock_end_ms)
-            state, deadline_ms = self._decided(type_, run.deliveries, now_ms)
-            writing.append(_written(run, state))
-            return Run(*run[:6], Pending(number, state, deadline_ms))
-
-        self._runs.rewrite(pieces, changed)
-        return self._change(writing)
+    def _renew(self, pieces: list[tuple[int, int, AcknowledgeType]], deadline_ms: int) -> None:
+        self._runs.rewrite(pieces, lambda run, _: run._replace(deadline_ms=deadline_ms))
 
     def _decided(self, type_: AcknowledgeType, deliveries: int, now_ms: int) -> tuple[RecordState, int]:
         """The next state of a record, and until when it is delayed."""
@@ -230,35 +227,21 @@ class Window:
 
         Changes that are being written go on. If one fails, its records stay acquired until their lock runs out.
         """
-        number = self._number + 1
-        writing: list[StateBatch] = []
-
-        def changed(run: Run, _: None) -> Run:
-            state = self._released(run.deliveries)
-            writing.append(_written(run, state))
-            return Run(*run[:6], Pending(number, state, NEVER_MS))
-
         held = [
             (run.first, run.last, None)
             for run in self._runs
             if run.state is RecordState.ACQUIRED and run.holder == member and run.pending is None
         ]
-        self._runs.rewrite(held, changed)
-        return self._change(writing)
+        return self._begin(held, lambda run, _: (self._released(run.deliveries), NEVER_MS))
 
     def copied(self, letters: Sequence[DeadLetter]) -> Change | None:
         """The records are in the dead-letter topic: they are archived when the change is written."""
-        number = self._number + 1
-        writing: list[StateBatch] = []
 
-        def changed(run: Run, _: None) -> Run:
-            if run.state is not RecordState.ARCHIVING or run.pending is not None:
-                return run
-            writing.append(_written(run, RecordState.ARCHIVED))
-            return Run(*run[:6], Pending(number, RecordState.ARCHIVED, NEVER_MS))
+        def archived(run: Run, _: None) -> tuple[RecordState, int] | None:
+            is_copied = run.state is RecordState.ARCHIVING and run.pending is None
+            return (RecordState.ARCHIVED, NEVER_MS) if is_copied else None
 
-        self._runs.rewrite(self._inside((letter.first, letter.last) for letter in letters), changed)
-        return self._change(writing)
+        return self._begin(self._inside((letter.first, letter.last) for letter in letters), archived)
 
     def on_time(self, now_ms: int) -> Change | None:
         """Ends locks that ran out and delays that are over. A lock waits while a change of its record is written."""
@@ -294,6 +277,23 @@ class Window:
         return change
 
     # Changes
+
+    def _begin(
+        self, pieces: Sequence[tuple[int, int, T]], decide: Callable[[Run, T], tuple[RecordState, int] | None]
+    ) -> Change | None:
+        """The change to what `decide` returns: the next state, and when it ends. Where it is None nothing changes."""
+        number = self._number + 1
+        writing: list[StateBatch] = []
+
+        def changed(run: Run, value: T) -> Run:
+            decided = decide(run, value)
+            if decided is None:
+                return run
+            writing.append(_written(run, decided[0]))
+            return Run(*run[:6], Pending(number, *decided))
+
+        self._runs.rewrite(pieces, changed)
+        return self._change(writing)
 
     def _change(self, writing: list[StateBatch]) -> Change | None:
         return self._new_change(joined(writing)) if writing else None
