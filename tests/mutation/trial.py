@@ -36,6 +36,7 @@ PACKAGES = {
         "unit/coordinator",
         "scenarios/test_groups.py",
         "scenarios/test_transactions.py",
+        "scenarios/test_share_state.py",
         "properties/coordinator",
     ),
     "controller": ("unit/controller", "scenarios/test_controller.py"),

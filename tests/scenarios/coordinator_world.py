@@ -1,7 +1,8 @@
-"""What the scenarios of both coordinators share: a shard with its log and clock, waiting requests, and pending writes.
+"""What the scenarios of all coordinators share: a shard with its log and clock, waiting requests, and pending writes.
 
-    advance MS    reload          hold | release | refuse ERROR   (the outcome of later writes)
+    advance MS    reload          hold | release | refuse ERROR | lose ERROR   (the outcome of later writes)
 
+`lose` leaves the records in the log but reports a failure: a write that timed out.
 `failover` moves the coordinator to another broker, whose log has the pending writes (`kept`) or lacks them.
 """
 
@@ -164,3 +165,6 @@ class CoordinatorWorld(ABC, Generic[R]):
             self.writes = f"refuse {names[0]}"
         for write in reversed(held):
             self.fail(write, "refuse", names[0])
+
+    def do_lose(self, names: list[str], options: dict[str, str]) -> None:
+        self.writes = f"lose {names[0]}"

@@ -7,11 +7,10 @@
     level NUMBER                             the finalized level of transaction.version
     exhaust [NAME ...]                       set the epoch to the last but two; these producers hold it
     complete [id]                            every partition has its marker
-    show    lose ERROR                       (the outcome of later writes)
+    show
 
 `add`, `commit` and `abort` with the word v2 use transaction V2, where an end changes the identity that NAME keeps.
-`lose` leaves the records in the log but reports a failure: a write that timed out. The other commands are
-`CoordinatorWorld`'s.
+The other commands are `CoordinatorWorld`'s.
 """
 
 from __future__ import annotations
@@ -145,9 +144,6 @@ class TransactionWorld(CoordinatorWorld[TransactionRecord]):
         self.held.clear()
         self.writes = "commit"
         self.start()
-
-    def do_lose(self, names: list[str], options: dict[str, str]) -> None:
-        self.writes = f"lose {names[0]}"
 
 
 def parse_partition(text: str) -> TopicPartition:

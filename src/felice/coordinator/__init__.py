@@ -2,5 +2,5 @@
 
 `shard` is the contract of a pure state machine. `hosted_shard` is the shell around one of them: it loads it, writes its
 records and answers requests. `runtime` has the shards of one topic that are on this broker.
-`group` has consumer groups, `transaction` has transactional ids.
+`group` has consumer groups, `transaction` has transactional ids, `share_state` has the states of share groups.
 """
