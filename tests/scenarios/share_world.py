@@ -113,6 +113,7 @@ class ShareWorld:
     def do_advance(self, ms: str) -> None:
         self.now_ms += int(ms)
         self._note(self.window.on_time(self.now_ms))
+        assert self.window.next_deadline_ms > self.now_ms, "a timer would fire again and again"
 
     def do_start(self, offset: str) -> None:
         self._note(self.window.log_start(int(offset)))

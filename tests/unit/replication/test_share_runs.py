@@ -99,3 +99,29 @@ def test_batches_of_equal_state_and_deliveries_are_joined() -> None:
 def test_a_stored_state_of_a_newer_version_is_delivered_again() -> None:
     window = Window.loaded(0, [StateBatch(0, 1, 9, 1)], WindowSettings())
     assert list(window.runs) == [Run(0, 1, FREE, 1)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "together"),
+    [
+        (2, {}),
+        (3, {2: 1}),
+        (4, {2: 8, 3: 1}),
+        (5, {3: 8, 4: 1}),
+        (6, {3: 8, 4: 4, 5: 1}),
+        (10, {5: 8, 6: 4, 7: 2, 8: 1, 9: 1}),
+    ],
+)
+def test_records_that_were_delivered_often_come_in_smaller_numbers(
+    limit: int, together: dict[int, int]
+) -> None:
+    settings = WindowSettings(delivery_count_limit=limit)
+    often = range(settings.isolation_count, limit)
+    assert {deliveries: settings.isolated(deliveries, 16) for deliveries in often} == together
+
+
+def test_a_member_holds_a_record_until_its_lock_ends_also_if_nobody_looked_yet() -> None:
+    run = Run(0, 4, RecordState.ACQUIRED, 1, "A", 1000)
+    assert run.is_held("A", 999)
+    assert not run.is_held("A", 1000)
+    assert not run.is_held("B", 999)
