@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from typing import TypeVar
 
 from felice.dataclass import dataclass
 from felice.protocol.topic_partition import TopicPartition
 
 NO_GENERATION = -1
+
+T = TypeVar("T")
+"""A topic, by name or by id."""
 
 
 Assignment = dict[str, list[TopicPartition]]
@@ -67,12 +71,12 @@ def topic_sets(subscriptions: Mapping[str, Subscription]) -> dict[str, frozenset
 
 
 def subscribers_by_topic(
-    members: Sequence[str], wanted: Mapping[str, frozenset[str]], topics: Iterable[str]
-) -> dict[str, list[str]]:
+    members: Sequence[str], wanted: Mapping[str, frozenset[T]], topics: Iterable[T]
+) -> dict[T, list[str]]:
     """Returns the members that want each topic, in their order. Topics of the same members share one list."""
     distinct = set(wanted.values())
-    lists: dict[frozenset[frozenset[str]], list[str]] = {}
-    found: dict[str, list[str]] = {}
+    lists: dict[frozenset[frozenset[T]], list[str]] = {}
+    found: dict[T, list[str]] = {}
     for topic in topics:
         wanting = frozenset(kind for kind in distinct if topic in kind)
         if wanting not in lists:

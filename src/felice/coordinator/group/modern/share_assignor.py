@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 from uuid import UUID
 
+from felice.assignment.values import subscribers_by_topic
 from felice.coordinator.group.modern.assignors import Assignment, Subscriber
 
 _Partition: TypeAlias = tuple[UUID, int]
@@ -44,15 +45,12 @@ def _divisions(
     members: Mapping[str, Subscriber], partitions: Mapping[UUID, Collection[int]]
 ) -> list[tuple[tuple[str, ...], list[_Partition]]]:
     """Members, and the partitions that just these members want. Those with few members come first."""
-    subscribers: dict[UUID, list[str]] = {}
-    for member_id in sorted(members):
-        for topic_id in members[member_id].topics:
-            subscribers.setdefault(topic_id, []).append(member_id)
+    wanted = {member_id: members[member_id].topics for member_id in sorted(members)}
+    topics = sorted(frozenset[UUID]().union(*set(wanted.values())))
     found: dict[tuple[str, ...], list[_Partition]] = {}
-    for topic_id in sorted(subscribers):
-        wanted = [(topic_id, index) for index in sorted(partitions.get(topic_id, ()))]
-        if wanted:
-            found.setdefault(tuple(subscribers[topic_id]), []).extend(wanted)
+    for topic_id, subscribers in subscribers_by_topic(list(wanted), wanted, topics).items():
+        if indexes := sorted(partitions.get(topic_id, ())):
+            found.setdefault(tuple(subscribers), []).extend((topic_id, index) for index in indexes)
     return sorted(found.items(), key=lambda item: (len(item[0]), item))
 
 
