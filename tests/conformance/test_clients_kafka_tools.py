@@ -68,8 +68,10 @@ def test_console_producer_writes_what_console_consumer_reads(broker: Target, cod
     assert read.splitlines() == expected
 
 
-def test_consumer_group_command_describes_resets_and_deletes(broker: Target) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_consumer_group_command_describes_resets_and_deletes(broker: Target, protocol: str) -> None:
     topic, group = create_topic(broker, unique_name("tools")), unique_name("tools-group")
+    by_protocol = ("--command-property", f"group.protocol={protocol}")
     tool(CONSOLE_PRODUCER, broker, "--topic", topic, stdin="a\nb\nc\nd\n")
     read = tool(
         CONSOLE_CONSUMER,
@@ -81,15 +83,18 @@ def test_consumer_group_command_describes_resets_and_deletes(broker: Target) -> 
         "--from-beginning",
         "--max-messages",
         "3",
+        *by_protocol,
     )
     assert read.split() == ["a", "b", "c"]
-    assert group in tool(GROUPS, broker, "--list").split()
+    assert re.search(rf"{group}\s+{protocol}\s", tool(GROUPS, broker, "--list", "--type"), re.IGNORECASE)
     described = tool(GROUPS, broker, "--describe", "--group", group)
     assert re.search(rf"{group}\s+{topic}\s+0\s+(-\s+)?3\s+4\s+1\s", described), described
     assert "Empty" in tool(GROUPS, broker, "--describe", "--group", group, "--state")
     reset = ("--reset-offsets", "--to-earliest", "--topic", topic, "--execute")
     assert re.search(rf"{group}\s+{topic}\s+0\s+0", tool(GROUPS, broker, "--group", group, *reset))
-    read = tool(CONSOLE_CONSUMER, broker, "--topic", topic, "--group", group, "--max-messages", "4")
+    read = tool(
+        CONSOLE_CONSUMER, broker, "--topic", topic, "--group", group, "--max-messages", "4", *by_protocol
+    )
     assert read.split() == ["a", "b", "c", "d"]
     tool(GROUPS, broker, "--delete", "--group", group)
     assert group not in tool(GROUPS, broker, "--list").split()
