@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from bench import connectors, kafka_loads, log_loads, report, streams, workloads
+from bench import connectors, group_load, kafka_loads, log_loads, report, streams, workloads
 from bench.attacks import raise_own_limit
 from bench.cluster_workloads import CLUSTER_WORKLOADS
 from bench.clusters import CLUSTERS
@@ -144,6 +144,9 @@ def _small_requests() -> dict[str, Workload]:
         found[f"groups-{count}"] = Workload(
             _SIDE_BY_SIDE, lambda o, count=count: kafka_loads.groups(o.of(count), max(3, 3000 // count))
         )
+    found["consumer-group-100"] = Workload(
+        _SIDE_BY_SIDE, lambda options: group_load.group, is_warmed_up=False
+    )
     found["transactions"] = Workload(
         _SIDE_BY_SIDE, lambda o: kafka_loads.transactions(o.of(500, least=20), 100)
     )

@@ -65,15 +65,12 @@ class ConsumerGroupWorld(GroupWorld):
     epochs: dict[str, int] = field(default_factory=dict)
     assigned: dict[str, list[TopicPartitions]] = field(default_factory=dict)
     work_is_held: bool = False
-    held_work: list[Any] = field(default_factory=list)
 
     def new_shard(self) -> GroupShard:
         return GroupShard(self.settings, lambda: self.topics)
 
     def carry_out(self, outcome: Outcome[Record]) -> None:
         super().carry_out(outcome)
-        for work in outcome.work:
-            self.held_work.append(work)
         if not self.work_is_held:
             self.do_work([], {})
         self._check()
@@ -246,10 +243,10 @@ class ConsumerGroupWorld(GroupWorld):
         self.work_is_held = True
 
     def do_work(self, names: list[str], options: dict[str, str]) -> None:
-        held, self.held_work = self.held_work, []
-        for work in held:
-            work.run()
-            self.carry_out(work.on_done(self.now, None))
+        work, self.work = self.work, []
+        for one in work:
+            one.run()
+            self.carry_out(one.on_done(self.now, None))
 
     def do_consumers(self, names: list[str], options: dict[str, str]) -> None:
         described = self.shard.describe_consumer(options.get("group", GROUP))

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from felice.coordinator.shard import AfterWrite, Instant, Outcome, Undo
+from felice.coordinator.shard import AfterWrite, BeginWork, Instant, Outcome, Undo, Work
 from felice.protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -49,6 +49,8 @@ class CoordinatorWorld(ABC, Generic[R]):
     waiters: list[Waiter] = field(default_factory=list)
     writes: str = "commit"
     held: list[PendingWrite[R]] = field(default_factory=list)
+    # Computations that were begun and have not run.
+    work: list[Work[R]] = field(default_factory=list)
 
     @abstractmethod
     def new_shard(self) -> Any: ...
@@ -95,9 +97,10 @@ class CoordinatorWorld(ABC, Generic[R]):
         for reply in outcome.replies:
             reply.waiter.answer(reply.response)
         if not outcome.records and not outcome.after_write:
+            self.work += outcome.work
             return
         undo = [self.shard.replay(record) for record in outcome.records]
-        write = PendingWrite(outcome.records, undo, outcome.after_write)
+        write = PendingWrite(outcome.records, undo, [*outcome.after_write, *map(BeginWork, outcome.work)])
         if self.writes == "hold":
             self.held.append(write)
         elif self.writes == "commit":

@@ -18,6 +18,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +26,7 @@ from felice.coordinator.shard import (
     NEVER_MS,
     NO_PRODUCER_ID,
     AfterWrite,
+    BeginWork,
     Instant,
     Outcome,
     RecordCodec,
@@ -68,6 +70,9 @@ _CALLERS_ERROR = {
 }
 
 Encoded = tuple[bytes, bytes | None]
+
+_WORKERS = ThreadPoolExecutor(1, "coordinator")
+"""The thread of all computations: many groups must not take threads from disks and large requests."""
 
 
 @dataclass(slots=True)
@@ -231,30 +236,32 @@ class HostedShard(Generic[S, R]):
         for reply in outcome.replies:
             reply.send()
         if outcome.records or outcome.after_write:
-            self._write(outcome.records, outcome.after_write, outcome.producer)
-        for work in outcome.work:
-            self._begin(work)
+            after = [*outcome.after_write, *map(BeginWork, outcome.work)]
+            self._write(outcome.records, after, outcome.producer)
+        else:
+            for work in outcome.work:
+                self._begin(work)
 
     # Work in threads
 
     def _begin(self, work: Work[R]) -> None:
-        future = asyncio.get_running_loop().run_in_executor(None, work.run)
+        future = asyncio.get_running_loop().run_in_executor(_WORKERS, work.run)
         future.add_done_callback(lambda done: self._on_done(work, done))
 
     def _on_done(self, work: Work[R], done: asyncio.Future[None]) -> None:
         """The result counts only while this shard lives: another coordinator computes it again if it needs it."""
-        fault = None if done.cancelled() else done.exception()
         if self.is_closed or done.cancelled():
             return
-        if isinstance(fault, Exception):
+        fault = done.exception()
+        assert fault is None or isinstance(fault, Exception), "the interpreter is ending"
+        if fault is not None:
             _log.error(
                 "a computation of a coordinator's shard failed",
                 extra={"partition": self.partition.name, "work": work.name},
                 exc_info=fault,
             )
-        failure = fault if isinstance(fault, Exception) else None
         with contextlib.suppress(ApiError):  # the shard is loaded again
-            self.run(lambda now: work.on_done(now, failure))
+            self.run(lambda now: work.on_done(now, fault))
 
     def _write(
         self, records: list[R], after: list[AfterWrite[R]], producer: TransactionalProducer | None
@@ -271,6 +278,10 @@ class HostedShard(Generic[S, R]):
             return
         limit = self._batch_limit_bytes
         if any(_encoded_size(entry) > limit for entry in encoded):
+            _log.warning(
+                "a coordinator's record is too large",
+                extra={"partition": self.partition.name, "bytes": max(map(_encoded_size, encoded))},
+            )
             self._fail([_Write([], [], after)], ErrorCode.MESSAGE_TOO_LARGE)
         elif not records and not self._pending and self._is_all_committed:
             self._complete([_Write([], [], after)])

@@ -17,7 +17,7 @@ from dataclasses import field
 from typing import Generic, Protocol, TypeVar
 
 from felice.dataclass import dataclass
-from felice.protocol.errors import ErrorCode
+from felice.protocol.errors import ApiError, ErrorCode
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -102,7 +102,10 @@ class Work(Protocol[R]):
         ...
 
     def on_done(self, now: Instant, fault: Exception | None) -> Outcome[R]:
-        """Continues in the shard with the result of `run`, or with the exception that `run` raised."""
+        """Continues in the shard with the result of `run`.
+
+        `fault` is the exception that `run` raised, or the error with which the event's records were refused.
+        """
         ...
 
 
@@ -110,8 +113,8 @@ class Work(Protocol[R]):
 class Outcome(Generic[R]):
     """The result of one event. The shell sends the replies, writes the records, then runs the continuations.
 
-    With a `producer` the records belong to its transaction and wait for its marker. `work` is computed elsewhere, and
-    is an event of its own when it is done.
+    With a `producer` the records belong to its transaction and wait for its marker. `work` is computed elsewhere once
+    the records are committed, and is an event of its own when it is done.
     """
 
     replies: list[Sendable] = field(default_factory=list)
@@ -150,6 +153,21 @@ class ReplyAfterWrite(Generic[R, A]):
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[R]:
         """The response that `failure` makes of the error."""
         return Outcome([Reply(self.waiter, self.failure(error))])
+
+
+@dataclass(frozen=True, slots=True)
+class BeginWork(Generic[R]):
+    """Begins a computation when the records of its event are committed: it may be about a state that is refused."""
+
+    work: Work[R]
+
+    def on_committed(self, now: Instant) -> Outcome[R]:
+        """The computation may begin."""
+        return Outcome(work=[self.work])
+
+    def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[R]:
+        """It does not begin, and its event may happen again."""
+        return self.work.on_done(now, ApiError(error))
 
 
 class RecordCodec(Protocol[R]):

@@ -156,7 +156,9 @@ class Authorizer:
     def _answer(self, principal: str, host: str, question: _Question) -> Decision:
         if principal in self._super_users:
             return _SUPER_USER
-        kept = self._kept.get((principal, host))
+        # A thread may ask while `follow` changes the rules: what it decides by old rules goes to the old decisions.
+        decisions = self._kept
+        kept = decisions.get((principal, host))
         decision = kept.get(question) if kept is not None else None
         if decision is None:
             operation, kind, name = question
@@ -165,18 +167,15 @@ class Authorizer:
             else:
                 decision = self._decide(principal, host, operation, kind, name)
             if name is None or len(name) <= MAX_KEPT_NAME_LENGTH:
-                self._keep(principal, host, question, decision)
+                if self._kept_count >= MAX_KEPT_DECISIONS:
+                    self._forget_decisions()
+                else:
+                    decisions.setdefault((principal, host), {})[question] = decision
+                    self._kept_count += 1
         return decision
 
-    def _keep(self, principal: str, host: str, question: _Question, decision: Decision) -> None:
-        if self._kept_count >= MAX_KEPT_DECISIONS:
-            self._forget_decisions()
-            return
-        self._kept.setdefault((principal, host), {})[question] = decision
-        self._kept_count += 1
-
     def _forget_decisions(self) -> None:
-        self._kept.clear()
+        self._kept = {}
         self._kept_count = 0
 
     def _decide(

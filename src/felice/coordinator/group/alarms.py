@@ -17,9 +17,10 @@ class Alarms:
     _heap: list[tuple[int, str]] = field(default_factory=list)
 
     def set(self, group_id: str, time_ms: int) -> None:
-        """Sets the time of the group's next alarm; an earlier setting no longer counts. Steady milliseconds."""
-        self._times[group_id] = time_ms
-        heappush(self._heap, (time_ms, group_id))
+        """Sets the time of the group's next alarm in steady milliseconds, unless there is an earlier one already."""
+        if time_ms < self._times.get(group_id, NEVER_MS):
+            self._times[group_id] = time_ms
+            heappush(self._heap, (time_ms, group_id))
 
     def next_ms(self) -> int:
         """The earliest alarm of all groups, `NEVER_MS` if there is none."""

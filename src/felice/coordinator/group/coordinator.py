@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from felice.config import BrokerConfig
 from felice.coordinator.group.classic.rebalance import join_error
+from felice.coordinator.group.consumer.answers import error_response
 from felice.coordinator.group.consumer.checks import check_request
 from felice.coordinator.group.consumer.describe import describe_missing
 from felice.coordinator.group.consumer.expressions import May
-from felice.coordinator.group.consumer.heartbeat import error_response
 from felice.coordinator.group.modern.settings import GroupTimes, group_times
 from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
 from felice.coordinator.group.offsets import topics as offset_topics

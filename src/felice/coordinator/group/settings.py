@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
+from enum import Enum
 
 from felice.config import BrokerConfig
 from felice.coordinator.group.modern.settings import GroupTimes
@@ -12,6 +13,25 @@ from felice.dataclass import dataclass
 # How long the JoinGroup of a new member may wait. Its client may have come back under another id, and the abandoned
 # member would delay every rebalance. Fixed in Kafka as well.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+
+class MigrationPolicy(Enum):
+    """`group.consumer.migration.policy`."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Whether a classic group with members may become a consumer group."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Whether a consumer group may become a classic group when its last member of the new protocol leaves."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +48,7 @@ class GroupSettings:
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_regex_refresh_interval_ms: int = 600_000
-    consumer_migration_policy: str = "bidirectional"
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     times_of: Callable[[str], GroupTimes] = field(default=lambda _: GroupTimes())
 
     @classmethod
@@ -45,6 +65,6 @@ class GroupSettings:
             consumer_max_size=config.group_consumer_max_size,
             consumer_assignors=tuple(config.group_consumer_assignors),
             consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
-            consumer_migration_policy=config.group_consumer_migration_policy,
+            consumer_migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
             times_of=times_of,
         )

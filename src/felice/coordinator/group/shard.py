@@ -21,7 +21,8 @@ from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.classic.sync import sync
 from felice.coordinator.group.consumer import classic_members
 from felice.coordinator.group.consumer import heartbeat as heartbeats
-from felice.coordinator.group.consumer.conversion import downgraded, is_last_of_protocol, upgraded
+from felice.coordinator.group.consumer.answers import error_response
+from felice.coordinator.group.consumer.conversion import Upgraded, downgraded, is_last_of_protocol, upgraded
 from felice.coordinator.group.consumer.describe import describe_consumer
 from felice.coordinator.group.consumer.expressions import May
 from felice.coordinator.group.consumer.group import JOIN_EPOCH, ConsumerGroup
@@ -144,12 +145,18 @@ class GroupShard:
     def _put(self, group: AnyGroup) -> Undo:
         """The group takes the place of another one, or a new place."""
         before = self.groups.get(group.group_id)
+        if isinstance(before, ConsumerGroup):
+            before.is_live = False
+        if isinstance(group, ConsumerGroup):
+            group.is_live = True
         self.groups[group.group_id] = group
 
         def undo() -> None:
             self.forget(group)
             if before is not None:
                 self.groups[group.group_id] = before
+                if isinstance(before, ConsumerGroup):
+                    before.is_live = True
 
         return undo
 
@@ -188,7 +195,7 @@ class GroupShard:
         if self._next_expiry_ms <= now.steady_ms:
             self._next_expiry_ms = now.steady_ms + self.settings.offsets_retention_check_interval_ms
             self._expire(turn)
-        return turn.outcome
+        return self._done(turn)
 
     def _expire(self, turn: Turn) -> None:
         for group in self.groups.values():
@@ -224,7 +231,7 @@ class GroupShard:
             join(group, request, caller, turn)
         else:
             self._join_first(group, request, caller, turn)
-        return turn.outcome
+        return self._done(turn)
 
     def _join_first(
         self,
@@ -241,7 +248,6 @@ class GroupShard:
             self._made[group.group_id] = group
             removed = () if empty is None else tombstones(empty)
             turn.outcome.records[:0] = [*removed, record]
-            turn.outcome.after_write.append(GroupCreated(self, group))
 
     def _join_consumer_group(
         self,
@@ -257,6 +263,7 @@ class GroupShard:
         holder = group.static_members.get(request.group_instance_id or "")
         try:
             if holder is not None and not request.member_id and is_last_of_protocol(group, holder, turn):
+                classic_members.check_protocols(group, request)
                 classic = ClassicProtocols(request.session_timeout_ms, supported_protocols(request))
                 made = self._made[group.group_id] = downgraded(group, (), {holder: classic}, turn)
                 turn.outcome.records += [*tombstones(group), made.record()]
@@ -265,7 +272,7 @@ class GroupShard:
                 classic_members.join(group, request, caller, turn)
         except ApiError as error:
             return Outcome([Reply(caller.waiter, join_error(error.code, request.member_id))])
-        return turn.outcome
+        return self._done(turn)
 
     def sync(
         self, request: SyncGroupRequest, caller: Caller[SyncGroupResponse], now: Instant
@@ -327,7 +334,14 @@ class GroupShard:
             group = self._consumer_group(request, turn)
             heartbeats.heartbeat(group, request, caller, may_describe, turn)
         except ApiError as error:
-            return Outcome([Reply(caller.waiter, heartbeats.error_response(error.code, error.message))])
+            return Outcome([Reply(caller.waiter, error_response(error.code, error.message))])
+        return self._done(turn)
+
+    def _done(self, turn: Turn) -> Outcome[Record]:
+        """The outcome of an event. A classic group that it makes must not leave requests waiting if it is refused."""
+        for made in turn.made.values():
+            if isinstance(made, ClassicGroup):
+                turn.outcome.after_write.append(GroupCreated(self, made))
         return turn.outcome
 
     def _consumer_group(self, request: ConsumerGroupHeartbeatRequest, turn: Turn) -> ConsumerGroup:
@@ -347,6 +361,7 @@ class GroupShard:
                     raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
                 made, records = upgrade
                 turn.outcome.records += records
+                turn.outcome.after_write.append(Upgraded(group))
         self._made[request.group_id] = made
         return made
 
@@ -396,9 +411,7 @@ class GroupShard:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether a member of this epoch may read the group's offsets; -1 and None are nobody in particular."""
         group = self.groups.get(group_id)
-        if group is None:
-            return ErrorCode.NONE if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
-        return kind_of(group).check_fetch(group, member_id, epoch)
+        return ErrorCode.NONE if group is None else kind_of(group).check_fetch(group, member_id, epoch)
 
     def delete_offsets(
         self,

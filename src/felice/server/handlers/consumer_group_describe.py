@@ -49,21 +49,23 @@ def _describe(
     if described.error_code != ErrorCode.NONE:
         return described
     if not _shows_topics(described, context):
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        message = "The group has described topic(s) that the client is not authorized to describe."
-        return describe_missing(group_id, error, message)
+        described.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        described.error_message = (
+            "The group has described topic(s) that the client is not authorized to describe."
+        )
+        described.members = []
+        return described
     if request.include_authorized_operations:
         described.authorized_operations = context.access.operations(ResourceType.GROUP, group_id)
     return described
 
 
 def _shows_topics(described: DescribedGroup, context: RequestContext) -> bool:
-    """Whether the client may see all topics of the group's members."""
+    """Whether the client may see all topics that are assigned to the group's members."""
     if not context.services.security.access.is_enabled:
         return True
     names = set[str]()
     for member in described.members:
-        names.update(member.subscribed_topic_names)
         for assignment in (member.assignment, member.target_assignment):
             names.update(topic.topic_name for topic in assignment.topic_partitions)
     access = context.access

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from felice.controller.features import GROUP_VERSION
-from felice.coordinator.group.consumer.heartbeat import error_response
+from felice.coordinator.group.consumer.answers import error_response
 from felice.protocol.api import API
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_group_heartbeat import (
@@ -36,7 +36,21 @@ def _describes_topics(handle: _Handle) -> _Handle:
     return guarded
 
 
+def _is_enabled(handle: _Handle) -> _Handle:
+    """The protocol is served while the feature `group.version` is finalized at level 1 or higher."""
+
+    async def guarded(
+        request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
+        if context.services.image.features.get(GROUP_VERSION, 0) < 1:
+            return error_response(ErrorCode.UNSUPPORTED_VERSION)
+        return await handle(request, context)
+
+    return guarded
+
+
 guard = all_of(
+    _is_enabled,
     request_needs(API.CONSUMER_GROUP_HEARTBEAT, permission(Operation.READ, ResourceType.GROUP)),
     _describes_topics,
 )
@@ -45,10 +59,8 @@ guard = all_of(
 async def handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
-    """Served while the feature `group.version` is finalized at level 1 or higher."""
+    """Passes the request to the group's coordinator."""
     services = context.services
-    if services.image.features.get(GROUP_VERSION, 0) < 1:
-        return error_response(ErrorCode.UNSUPPORTED_VERSION)
     may_describe = None
     if services.security.access.is_enabled:
         access = context.access

@@ -34,7 +34,7 @@ from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-_MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
+MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # KIP-814
 
 
@@ -91,7 +91,7 @@ def _join_new(
     instance_id = request.group_instance_id
     if instance_id is not None and instance_id in group.static_members:
         _take_over(group, request, caller, instance_id, turn)
-    elif instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
+    elif instance_id is None and caller.version >= MEMBER_ID_REQUIRED_SINCE:
         _require_member_id(group, request, caller, turn)
     else:
         _enter(group, request, caller, caller.new_member_id, turn)

@@ -10,7 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from felice.coordinator.group.classic.join import rebalance_timeout_ms, supported_protocols
+from felice.coordinator.group.classic.join import (
+    MEMBER_ID_REQUIRED_SINCE,
+    rebalance_timeout_ms,
+    supported_protocols,
+)
 from felice.coordinator.group.classic.rebalance import join_error
 from felice.coordinator.group.consumer.checks import check_instance, check_member, check_room
 from felice.coordinator.group.consumer.group import ConsumerGroup
@@ -26,7 +30,7 @@ from felice.coordinator.group.consumer.steps import (
     take_over,
 )
 from felice.coordinator.group.consumer.tombstones import removal_of
-from felice.coordinator.group.consumer.values import ClassicProtocols, Subscription
+from felice.coordinator.group.consumer.values import ClassicProtocols, Subscription, shared_topics
 from felice.coordinator.group.modern.reconciliation import MemberState, Partitions
 from felice.coordinator.group.modern.topics import Topics
 from felice.coordinator.group.turn import Caller, Turn
@@ -45,8 +49,8 @@ from felice.protocol.messages.leave_group import LeaveGroupResponse, MemberIdent
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from felice.protocol.primitives import MalformedMessage
 
-_MEMBER_ID_REQUIRED_SINCE = 4  # KIP-394
 _NO_GENERATION = -1
+_NEWEST_VERSION = 3  # of the consumer's protocol
 
 
 # JoinGroup
@@ -62,15 +66,11 @@ def join(
     instance_id = request.group_instance_id
     if request.member_id not in group.members:
         check_room(group, instance_id, turn.settings.consumer_max_size)
-    if not supports(group, request.protocol_type, [protocol.name for protocol in request.protocols]):
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if not request.member_id and instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
+    brought = check_protocols(group, request)
+    if not request.member_id and instance_id is None and caller.version >= MEMBER_ID_REQUIRED_SINCE:
         turn.outcome.reply(caller.waiter, join_error(ErrorCode.MEMBER_ID_REQUIRED, caller.new_member_id))
         return
     step = _begin(group, request, caller)
-    brought = read_subscription(request.protocols[0].metadata)
-    if brought is None:
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     subscribe(group, _subscription(request, brought, caller, step.subscription), step)
     follow_topics(group, step, turn)
     target_epoch, target = assign(group, step, turn)
@@ -90,17 +90,19 @@ def join(
     turn.outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, join_error))
 
 
-def supports(group: ConsumerGroup, protocol_type: str, names: list[str]) -> bool:
-    """Whether a member with these protocols can join: it has one that all classic members have."""
-    if protocol_type != PROTOCOL_TYPE or not names:
-        return False
-    if not group.classic_count:
-        return True
-    common = set(names)
-    for subscription in group.members.values():
+def check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    """The member's subscription. Raises INCONSISTENT_GROUP_PROTOCOL if it cannot be read, or if the member has no
+    protocol that all classic members have.
+    """
+    common = {protocol.name for protocol in request.protocols}
+    for subscription in group.members.values() if group.classic_count else ():
         if subscription.classic is not None:
             common &= {name for name, _ in subscription.classic.protocols}
-    return bool(common)
+    if request.protocol_type == PROTOCOL_TYPE and common:
+        brought = read_subscription(request.protocols[0].metadata)
+        if brought is not None:
+            return brought
+    raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
 def _begin(group: ConsumerGroup, request: JoinGroupRequest, caller: Caller[JoinGroupResponse]) -> Step:
@@ -128,7 +130,7 @@ def _subscription(
         rack_id=brought.rack_id or before.rack_id,
         client_id=caller.client_id,
         client_host=caller.client_host,
-        topics=frozenset(brought.topics),
+        topics=shared_topics(brought.topics),
         expression="",
         rebalance_timeout_ms=rebalance_timeout_ms(request),
         assignor=None,
@@ -216,7 +218,15 @@ def encode_assignment(partitions: Partitions, topics: Topics, classic: ClassicPr
             if topic_id in topics.names
         ]
     )
-    return encode_data(assignment, max(0, min(data_version(classic.protocols[0][1]), 3)))
+    return encode_data(assignment, _version_of(classic.protocols[0][1]))
+
+
+def _version_of(metadata: bytes) -> int:
+    """The version of a subscription; 0, which everyone reads, if the metadata are none."""
+    try:
+        return max(0, min(data_version(metadata), _NEWEST_VERSION))
+    except MalformedMessage:
+        return 0
 
 
 # Heartbeat

@@ -22,6 +22,7 @@ from felice.coordinator.group.consumer.values import (
     TargetEpoch,
     TargetEpochRecord,
     TargetRecord,
+    shared_topics,
 )
 from felice.coordinator.group.modern.reconciliation import Assigned, Current, MemberState, Partitions
 from felice.protocol.codec import decode_data, encode_data
@@ -200,7 +201,7 @@ def _member(data: bytes) -> Subscription:
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        topics=frozenset(value.subscribed_topic_names),
+        topics=shared_topics(value.subscribed_topic_names),
         expression=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,

@@ -40,9 +40,12 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
     """OffsetFetch from version 9 on: the member's epoch must be the current one."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
-    if member_id is None or member_id not in group.members:
+    member = None if member_id is None else group.members.get(member_id)
+    if member_id is None or member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return ErrorCode.NONE if epoch == group.current(member_id).epoch else ErrorCode.STALE_MEMBER_EPOCH
+    if epoch == group.current(member_id).epoch:
+        return ErrorCode.NONE
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def _check(

@@ -1,18 +1,17 @@
 """Online migration: a classic group becomes a consumer group, and a consumer group becomes a classic one (KIP-848).
 
 Keeps true:  a conversion moves no partition: each member keeps what it had.
-             Its records are written in one piece before those of the event that caused it.
+             The records of both groups are written with those of the event that caused it.
 `group.consumer.migration.policy` decides which of the two directions may happen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from enum import Enum
 
 from felice.coordinator.group.classic.group import ClassicGroup
 from felice.coordinator.group.classic.member import Member
-from felice.coordinator.group.classic.rebalance import answer_join, answer_sync, join_error, start_session
+from felice.coordinator.group.classic.rebalance import join_error, start_session
 from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.consumer.classic_members import (
     by_id,
@@ -32,32 +31,17 @@ from felice.coordinator.group.consumer.values import (
     TargetEpoch,
     TargetEpochRecord,
     TargetRecord,
+    shared_topics,
 )
 from felice.coordinator.group.modern.reconciliation import Current, MemberState
 from felice.coordinator.group.modern.topics import Topics
+from felice.coordinator.group.records import Record
 from felice.coordinator.group.turn import Turn
+from felice.coordinator.shard import Instant, Outcome
+from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import PROTOCOL_TYPE
-
-
-class MigrationPolicy(Enum):
-    """`group.consumer.migration.policy`."""
-
-    BIDIRECTIONAL = "bidirectional"
-    UPGRADE = "upgrade"
-    DOWNGRADE = "downgrade"
-    DISABLED = "disabled"
-
-    @property
-    def allows_upgrade(self) -> bool:
-        """Whether a classic group with members may become a consumer group."""
-        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
-
-    @property
-    def allows_downgrade(self) -> bool:
-        """Whether a consumer group may become a classic group when its last member of the new protocol leaves."""
-        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
-
+from felice.protocol.messages.sync_group import SyncGroupResponse
 
 # Classic to consumer
 
@@ -65,10 +49,9 @@ class MigrationPolicy(Enum):
 def upgraded(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[ConsumerRecord]] | None:
     """The consumer group in the place of a classic group, and its records; None if the group cannot be converted.
 
-    The requests that wait in the classic group are answered with REBALANCE_IN_PROGRESS, so that their members join
-    the new group.
+    The classic group stays as it is: `Upgraded` ends it when the records are committed.
     """
-    policy = MigrationPolicy(turn.settings.consumer_migration_policy)
+    policy = turn.settings.consumer_migration_policy
     if not policy.allows_upgrade or not group.is_consumer_type:
         return None
     if len(group.members) > turn.settings.consumer_max_size:
@@ -76,15 +59,38 @@ def upgraded(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[Consu
     records = _upgrade_records(group, turn.topics)
     if records is None:
         return None
-    for member in group.members.values():
-        answer_join(group, member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id), turn)
-        answer_sync(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
     made = ConsumerGroup(group.group_id, alarms=group.alarms)
     for record in records:
         made.replay(record)
     for member in group.members.values():
         made.start_session(member.member_id, turn.now.steady_ms + member.session_timeout_ms)
     return made, records
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """Continues when the records of an upgrade are committed or refused."""
+
+    group: ClassicGroup
+
+    def on_committed(self, now: Instant) -> Outcome[Record]:
+        """The requests that wait in the classic group are answered: their members join the new group."""
+        return self._answer(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
+        """If the classic group has its place again, its requests go on waiting."""
+        return self._answer(error) if self.group.state is GroupState.DEAD else Outcome()
+
+    def _answer(self, error: ErrorCode) -> Outcome[Record]:
+        outcome: Outcome[Record] = Outcome()
+        for member in self.group.members.values():
+            joining, syncing = self.group.unpark_join(member), member.syncing
+            member.syncing = None
+            if joining is not None:
+                outcome.reply(joining, join_error(error, member.member_id))
+            if syncing is not None:
+                outcome.reply(syncing, SyncGroupResponse(error_code=error))
+        return outcome
 
 
 def _upgrade_records(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord] | None:
@@ -104,7 +110,7 @@ def _upgrade_records(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord
             rack_id=subscription.rack_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            topics=frozenset(subscription.topics),
+            topics=shared_topics(subscription.topics),
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             classic=ClassicProtocols(member.session_timeout_ms, member.protocols),
         )
@@ -136,7 +142,7 @@ def must_downgrade(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -
 
 
 def _may_downgrade(turn: Turn) -> bool:
-    return MigrationPolicy(turn.settings.consumer_migration_policy).allows_downgrade
+    return turn.settings.consumer_migration_policy.allows_downgrade
 
 
 def is_last_of_protocol(group: ConsumerGroup, member_id: str, turn: Turn) -> bool:

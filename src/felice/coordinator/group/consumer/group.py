@@ -100,12 +100,14 @@ class ConsumerGroup:
     seen_topics: int = -1
     is_assigning: bool = False
     is_resolving: bool = False
+    # The steady time before which no computation begins again after one has failed.
+    retry_at_ms: int = 0
     # The steady time at which expressions were resolved last.
     resolved_ms: int | None = None
     # The version of the topics with which expressions were matched last.
     resolved_version: int = -1
-    # Whether the group has not been removed: the result of a computation may come later.
-    is_live: bool = True
+    # Whether the shard has this group: the result of a computation may come after its end.
+    is_live: bool = False
 
     # The log
 
@@ -197,10 +199,6 @@ class ConsumerGroup:
     def target(self, member_id: str) -> Partitions:
         """The partitions that a member shall have."""
         return self.targets.get(member_id, NOTHING)
-
-    def is_taken(self, member_id: str, topic_id: UUID, partition: int) -> bool:
-        """Whether another member has a partition, or must still give it up."""
-        return self.holders.get((topic_id, partition), member_id) != member_id
 
     def topics_of(self, subscription: Subscription) -> frozenset[str]:
         """The names to which a member subscribes: by name, and by its regular expression as it was resolved last."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from felice.coordinator.group.consumer import removal
+from felice.coordinator.group.consumer.answers import error_response
 from felice.coordinator.group.consumer.checks import (
     check_epoch,
     check_instance,
@@ -37,7 +38,7 @@ from felice.coordinator.group.consumer.steps import (
     subscribe,
     take_over,
 )
-from felice.coordinator.group.consumer.values import Subscription
+from felice.coordinator.group.consumer.values import Subscription, shared_topics
 from felice.coordinator.group.modern.reconciliation import Partitions
 from felice.coordinator.group.turn import Caller, Turn
 from felice.coordinator.shard import ReplyAfterWrite
@@ -72,6 +73,7 @@ def heartbeat(
     reconcile_member(group, owned_of(request), step, target_epoch, target, turn)
     times = turn.settings.times_of(group.group_id)
     set_deadlines(group, step, before, times.session_timeout_ms, turn)
+    group.stop_waiting(step.member_id)  # it may have been a member of the classic protocol
     turn.outcome.records += step.records
     response = Response(
         member_id=step.member_id,
@@ -81,11 +83,6 @@ def heartbeat(
     if _is_full(request) or step.current.assigned != before.assigned:
         response.assignment = _assignment(step.current.partitions)
     turn.outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, error_response))
-
-
-def error_response(error: ErrorCode, message: str | None = None) -> Response:
-    """A response that has only an error."""
-    return Response(error_code=error, error_message=error.message if message is None else message)
 
 
 # The member
@@ -124,7 +121,7 @@ def _subscription(request: Request, caller: Caller[Response], before: Subscripti
         client_id=caller.client_id,
         client_host=caller.client_host,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
-        topics=before.topics if names is None else frozenset(names),
+        topics=before.topics if names is None else shared_topics(names),
         expression=before.expression if expression is None else expression,
         rebalance_timeout_ms=(
             before.rebalance_timeout_ms

@@ -6,21 +6,24 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from felice.coordinator.group.classic.rebalance import prepare_rebalance
+from felice.coordinator.group.consumer.answers import error_response
 from felice.coordinator.group.consumer.checks import check_instance, check_member
 from felice.coordinator.group.consumer.conversion import downgraded, must_downgrade
 from felice.coordinator.group.consumer.group import STATIC_LEAVE_EPOCH, ConsumerGroup
 from felice.coordinator.group.consumer.tombstones import removal_of, tombstones
 from felice.coordinator.group.consumer.values import CurrentRecord
+from felice.coordinator.group.modern.reconciliation import NOTHING_ASSIGNED
 from felice.coordinator.group.turn import Caller, Turn
 from felice.coordinator.shard import NEVER_MS, ReplyAfterWrite
-from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 
 RETRY_MS = 5_000
-"""How soon a member is removed again whose removal could not be written."""
+"""After this time the removal of a member is tried again, if it could not be written."""
+MAX_REMOVED_AT_ONCE = 200
+"""Members that one event removes; the others follow in the next turn of the event loop."""
 
 
 def leave(
@@ -34,14 +37,14 @@ def leave(
     check_instance(group, request.instance_id, member_id)
     check_member(group, member_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        # Its session goes on: the member is removed if it does not return.
-        current = replace(group.current(member_id), epoch=STATIC_LEAVE_EPOCH)
+        # Its session goes on: the member is removed if it does not return. What it had to give up is free.
+        current = replace(group.current(member_id), epoch=STATIC_LEAVE_EPOCH, pending=NOTHING_ASSIGNED)
         turn.outcome.records.append(CurrentRecord(group.group_id, member_id, current))
         group.revocations.pop(member_id, None)
     else:
         remove(group, [member_id], turn)
     response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
-    turn.outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, _failed))
+    turn.outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, error_response))
 
 
 def remove(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> None:
@@ -61,17 +64,17 @@ def on_time(group: ConsumerGroup, turn: Turn) -> None:
     """Removes the members whose session has ended, or that are late with a request or with giving up partitions."""
     _forget_absent(group)
     now_ms = turn.now.steady_ms
-    late = [member_id for member_id, deadline_ms in group.sessions.items() if deadline_ms <= now_ms]
-    late += [member_id for member_id, deadline_ms in group.awaited.items() if deadline_ms <= now_ms]
-    late += [
-        member_id for member_id, revocation in group.revocations.items() if revocation.deadline_ms <= now_ms
+    deadlines = [
+        *group.sessions.items(),
+        *group.awaited.items(),
+        *((member_id, revocation.deadline_ms) for member_id, revocation in group.revocations.items()),
     ]
-    if late:
-        remove(group, list(dict.fromkeys(late)), turn)
-    for member_id in late:
-        group.sessions[member_id] = now_ms + RETRY_MS
-        group.awaited.pop(member_id, None)
-        group.revocations.pop(member_id, None)
+    late = list(dict.fromkeys(member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms))
+    removed = late[:MAX_REMOVED_AT_ONCE]
+    if removed:
+        remove(group, removed, turn)
+    for member_id in removed:
+        _try_again(group, member_id, now_ms + RETRY_MS)
     group.wake_at_ms = NEVER_MS
     group.wake_at(
         min(
@@ -84,6 +87,15 @@ def on_time(group: ConsumerGroup, turn: Turn) -> None:
     )
 
 
+def _try_again(group: ConsumerGroup, member_id: str, deadline_ms: int) -> None:
+    """The removal may be refused; when it is committed, `_forget_absent` drops these deadlines."""
+    for deadlines in (group.sessions, group.awaited):
+        if deadlines.get(member_id, deadline_ms) < deadline_ms:
+            deadlines[member_id] = deadline_ms
+    if member_id in group.revocations:
+        group.revocations[member_id].deadline_ms = deadline_ms
+
+
 def _forget_absent(group: ConsumerGroup) -> None:
     """Drops the deadlines of members that are gone, and of revocations that have ended with their epoch."""
     for deadlines in (group.sessions, group.awaited):
@@ -92,7 +104,3 @@ def _forget_absent(group: ConsumerGroup) -> None:
     for member_id, revocation in list(group.revocations.items()):
         if member_id not in group.members or revocation.epoch != group.current(member_id).epoch:
             del group.revocations[member_id]
-
-
-def _failed(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error, error_message=error.message)

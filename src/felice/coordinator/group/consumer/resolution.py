@@ -12,6 +12,7 @@ from dataclasses import field, replace
 
 from felice.coordinator.group.consumer.expressions import May, matched_names
 from felice.coordinator.group.consumer.group import ConsumerGroup
+from felice.coordinator.group.consumer.target import RETRY_MS, TryLater
 from felice.coordinator.group.consumer.values import EpochRecord, ExpressionRecord, ResolvedExpression
 from felice.coordinator.group.records import Record
 from felice.coordinator.group.turn import Turn
@@ -49,9 +50,11 @@ class ResolveExpressions:
         group = self.group
         group.is_resolving = False
         group.resolved_ms = now.steady_ms
-        outcome: Outcome[Record] = Outcome()
-        if not group.is_live:
-            return outcome
+        if fault is not None:
+            group.retry_at_ms = now.steady_ms + RETRY_MS
+        if fault is not None or not group.is_live:
+            return Outcome()
+        records: list[Record] = []
         is_changed = False
         for expression, topics in self.found.items():
             if expression not in group.expression_users:
@@ -59,15 +62,15 @@ class ResolveExpressions:
             before = group.expressions.get(expression)
             is_changed |= before is None or before.topics != topics
             resolved = ResolvedExpression(topics, self.version, now.wall_ms)
-            outcome.records.append(ExpressionRecord(group.group_id, expression, resolved))
+            records.append(ExpressionRecord(group.group_id, expression, resolved))
         if is_changed:
             raised = replace(group.epoch, epoch=group.epoch.epoch + 1)
-            outcome.records.append(EpochRecord(group.group_id, raised))
+            records.append(EpochRecord(group.group_id, raised))
             group.seen_topics = -1
-        else:
+        elif group.expression_users.keys() <= self.found.keys():
             # Not with a change: its records may be refused, and then the next run must see the change.
             group.resolved_version = self.version
-        return outcome
+        return Outcome(records=records, after_write=[TryLater(group)] if records else [])
 
 
 def resolution_for(
@@ -78,11 +81,12 @@ def resolution_for(
     if not users or group.is_resolving:
         return None
     since_ms = MIN_REPETITION_MS if group.resolved_ms is None else turn.now.steady_ms - group.resolved_ms
-    unresolved = tuple(sorted(expression for expression in users if expression not in group.expressions))
-    if unresolved:
-        wanted = unresolved if since_ms >= MIN_PAUSE_MS else ()
+    if since_ms < MIN_PAUSE_MS or turn.now.steady_ms < group.retry_at_ms:
+        return None
+    if since_ms >= MIN_REPETITION_MS and _is_old(group, turn):
+        wanted = tuple(sorted(users))
     else:
-        wanted = tuple(sorted(users)) if since_ms >= MIN_REPETITION_MS and _is_old(group, turn) else ()
+        wanted = tuple(sorted(expression for expression in users if expression not in group.expressions))
     if not wanted:
         return None
     return ResolveExpressions(group, wanted, tuple(turn.topics.by_name), turn.topics.version, may_describe)

@@ -111,12 +111,12 @@ def follow_topics(group: ConsumerGroup, step: Step, turn: Turn) -> None:
     are_new = group.seen_topics != turn.topics.version
     if are_new or (step.is_subscription_changed and group.changes_topics(before, step.subscription)):
         found = turn.topics.hash_of(group.subscribed_topics(before, step.subscription))
-        if found == step.epoch.metadata_hash:
-            # Not before: the record of a change may be refused, and then the next heartbeat must see the change.
-            group.seen_topics = turn.topics.version
-        else:
+        if found != step.epoch.metadata_hash:
             raised = step.epoch.epoch + (step.epoch.epoch == group.epoch.epoch)
             step.epoch = Epoch(raised, found)
+        elif not step.is_subscription_changed:
+            # Not with a change: its record may be refused, and then the next heartbeat must see the change.
+            group.seen_topics = turn.topics.version
     if step.epoch != group.epoch:
         step.records.append(EpochRecord(group.group_id, step.epoch))
 
@@ -169,11 +169,12 @@ def reconcile_member(
     turn: Turn,
 ) -> None:
     """Takes the member one step towards its target. `owned` are the partitions that it reports, None if it does not."""
-    subscribed = None
-    if step.is_subscription_changed:
-        wanted, names = group.topics_of(step.subscription), turn.topics.names
-        concerned = {*step.current.assigned, *target}
-        subscribed = frozenset(topic_id for topic_id in concerned if names.get(topic_id) in wanted)
+    is_done = step.current.state is MemberState.STABLE and step.current.epoch == target_epoch
+    if is_done and not (step.is_new or step.is_subscription_changed):
+        return  # nearly every heartbeat
+    wanted, names = group.topics_of(step.subscription), turn.topics.names
+    concerned = {*step.current.assigned, *target}
+    subscribed = frozenset(topic_id for topic_id in concerned if names.get(topic_id) in wanted)
     holder = step.replaced
 
     def is_taken(topic_id: UUID, partition: int) -> bool:

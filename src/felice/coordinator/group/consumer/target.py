@@ -25,7 +25,10 @@ from felice.coordinator.group.modern.topics import Topics
 from felice.coordinator.group.records import Record
 from felice.coordinator.shard import Instant, Outcome
 from felice.dataclass import dataclass
+from felice.protocol.errors import ErrorCode
 
+RETRY_MS = 5_000
+"""How long a group waits after a computation that failed, or whose records were refused."""
 MAX_INLINE_SIZE = 2_000
 """Members and partitions that are assigned in the event loop, which takes some milliseconds."""
 
@@ -47,15 +50,8 @@ class Assignment:
     assignor: str
     members: Mapping[str, Member]
     topics: Topics
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it must be computed in a thread."""
-        names = set[str]().union(*{member.topics for member in self.members.values()})
-        size = len(self.members) + len(names)
-        if size <= MAX_INLINE_SIZE:
-            size += sum(self.topics.counts(names).values())
-        return size > MAX_INLINE_SIZE
+    is_large: bool
+    """Whether it must be computed in a thread."""
 
     def compute(self) -> dict[str, Partitions]:
         """The partitions of each member."""
@@ -71,9 +67,10 @@ class Assignment:
 
 def is_due(group: ConsumerGroup, epoch: int, interval_ms: int, now: Instant) -> bool:
     """Whether the assignor may run for this epoch of the group now."""
-    if epoch <= group.target_epoch.epoch or group.is_assigning:
+    if epoch <= group.target_epoch.epoch or group.is_assigning or now.steady_ms < group.retry_at_ms:
         return False
-    return now.wall_ms - group.target_epoch.assigned_at_ms >= interval_ms
+    # The clock of the last coordinator may have been ahead.
+    return not 0 <= now.wall_ms - group.target_epoch.assigned_at_ms < interval_ms
 
 
 def assignment_for(
@@ -93,7 +90,18 @@ def assignment_for(
         )
         for member_id, subscription in members.items()
     }
-    return Assignment(epoch, preferred_assignor(members, assignors), seen, topics)
+    return Assignment(
+        epoch, preferred_assignor(members, assignors), seen, topics, _is_large(group, seen, topics)
+    )
+
+
+def _is_large(group: ConsumerGroup, members: Mapping[str, Member], topics: Topics) -> bool:
+    names = len(group.names) + sum(len(resolved.topics) for resolved in group.expressions.values())
+    if len(members) + names > MAX_INLINE_SIZE:
+        return True
+    distinct = {member.topics for member in members.values()}
+    partitions = sum(topics.counts(set[str]().union(*distinct)).values())
+    return len(members) + partitions > MAX_INLINE_SIZE
 
 
 def preferred_assignor(members: Mapping[str, Subscription], assignors: tuple[str, ...]) -> str:
@@ -140,14 +148,40 @@ class AssignGroup:
         """Writes the target, unless the group has one of a later epoch already."""
         group = self.group
         group.is_assigning = False
+        if fault is not None:
+            group.retry_at_ms = now.steady_ms + RETRY_MS
         if not group.is_live or self.computed is None or self.assignment.epoch <= group.target_epoch.epoch:
             return Outcome()
         here = {
-            member_id: partitions
+            holder: partitions
             for member_id, partitions in self.computed.items()
-            if member_id in group.members
+            if (holder := self._holder(member_id)) is not None
         }
-        return Outcome(records=list(target_records(group, self.assignment, here, now)))
+        records = target_records(group, self.assignment, here, now)
+        return Outcome(records=list(records), after_write=[TryLater(group)])
+
+    def _holder(self, member_id: str) -> str | None:
+        """The member, or the one that has taken the place of its instance meanwhile; None if it has left."""
+        if member_id in self.group.members:
+            return member_id
+        instance_id = self.assignment.members[member_id].instance_id
+        return None if instance_id is None else self.group.static_members.get(instance_id)
+
+
+@dataclass(frozen=True, slots=True)
+class TryLater:
+    """Waits before the next computation for a group if the records of a result are refused: they may be too large."""
+
+    group: ConsumerGroup
+
+    def on_committed(self, now: Instant) -> Outcome[Record]:
+        """Nothing to do."""
+        return Outcome()
+
+    def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
+        """Sets the time of the next attempt."""
+        self.group.retry_at_ms = now.steady_ms + RETRY_MS
+        return Outcome()
 
 
 def target_after(

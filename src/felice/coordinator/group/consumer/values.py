@@ -5,11 +5,23 @@ Records of types 3, 5, 6, 7, 8 and 16 (KIP-848). A record without a value remove
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from felice.coordinator.group.modern.reconciliation import Current, Partitions
 from felice.dataclass import dataclass
+
+_SHARED: WeakValueDictionary[frozenset[str], frozenset[str]] = WeakValueDictionary()
+
+
+def shared_topics(names: Iterable[str]) -> frozenset[str]:
+    """The names as a set. All members with the same topics have one set: a group may have 1,000 of them, and a set
+    10,000 names.
+    """
+    topics = frozenset(names)
+    return _SHARED.setdefault(topics, topics)
 
 
 @dataclass(frozen=True, slots=True)

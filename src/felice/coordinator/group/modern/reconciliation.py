@@ -74,22 +74,21 @@ def reconcile(
     target: Partitions,
     *,
     owned: Partitions | None,
-    subscribed: frozenset[UUID] | None,
+    subscribed: frozenset[UUID],
     is_taken: IsTaken,
 ) -> Current:
     """The member's next step.
 
-    `owned` are the partitions that the member reports, None if it reports nothing. `subscribed` are the topics of a
-    subscription that this request changed, None if it did not change: a topic that the member has given up is revoked
-    before there is a new target.
+    `owned` are the partitions that the member reports, None if it reports nothing. `subscribed` are those topics of its
+    partitions and its target to which it subscribes now. A topic that the member has given up is revoked before there
+    is a new target, and not assigned again because the target still has it.
     """
-    if subscribed is not None:
-        target = {topic_id: wanted for topic_id, wanted in target.items() if topic_id in subscribed}
     match current.state:
         case MemberState.STABLE if current.epoch == target_epoch:
-            return current if subscribed is None else _give_up(current, subscribed, owned)
+            return _give_up(current, subscribed, owned)
         case MemberState.UNREVOKED_PARTITIONS if _still_has(current.pending, owned):
-            return current if subscribed is None else _give_up(current, subscribed, owned)
+            return _give_up(current, subscribed, owned)
+    target = {topic_id: wanted for topic_id, wanted in target.items() if topic_id in subscribed}
     return _advance(current, target_epoch, target, owned, is_taken)
 
 
@@ -112,7 +111,8 @@ def _advance(
                 assigned.setdefault(topic_id, {})[partition] = target_epoch
     return Current(
         target_epoch,
-        current.epoch,
+        # A step in one epoch keeps the previous one: then a member that lost two answers is not fenced.
+        current.previous_epoch if current.epoch == target_epoch else current.epoch,
         MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
         assigned,
     )
