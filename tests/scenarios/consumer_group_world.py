@@ -5,6 +5,8 @@
     beat A                           a heartbeat with the member's epoch and nothing else
     ack A                            a heartbeat that reports what the member was assigned last
     classic A topics=t               JoinGroup of a consumer with the classic protocol; `sync A` gets its partitions
+    classic A protocols=odd!,range   the same with a protocol whose metadata cannot be read
+    sync A give=A:t[0,1];B:t[2]      SyncGroup of the leader of a classic group with assignments of consumers
     away A | away A epoch=-2         a heartbeat that leaves; with -2 that of a static member that will return
     replayed                         the log, replayed into another shard, gives the same groups
 
@@ -222,8 +224,11 @@ class ConsumerGroupWorld(GroupWorld):
             ],
         )
         protocols = [
-            JoinGroupRequestProtocol(name=one, metadata=encode_data(subscription, 1))
+            JoinGroupRequestProtocol(
+                name=one.rstrip("!"), metadata=b"" if one.endswith("!") else encode_data(subscription, 1)
+            )
             for one in options.get("protocols", "range").split(",")
+            if one
         ]
         instance = options.get("instance")
         request = JoinGroupRequest(
@@ -238,6 +243,13 @@ class ConsumerGroupWorld(GroupWorld):
         new_id = f"{instance or name}-{self.issued_ids}"
         caller = Caller(self.waiter(name), int(options.get("v", "9")), name, "/host", new_id)
         self.carry_out(self.shard.join(request, caller, self.now))
+
+    def assignment_of(self, text: str) -> bytes:
+        rows = [
+            AssignedTopic(topic=self.topics.names[row.topic_id], partitions=row.partitions)
+            for row in self._parse(text)
+        ]
+        return encode_data(ConsumerProtocolAssignment(assigned_partitions=rows), 0)
 
     def do_hold_work(self, names: list[str], options: dict[str, str]) -> None:
         self.work_is_held = True

@@ -105,7 +105,6 @@ class GroupWorld(CoordinatorWorld[Record]):
 
     def do_sync(self, names: list[str], options: dict[str, str]) -> None:
         (name,) = names
-        brought = [entry.partition(":") for entry in options.get("assign", "").split(",") if entry]
         request = SyncGroupRequest(
             group_id=options.get("group", GROUP),
             generation_id=int(options.get("gen", self.generations.get(name, -1))),
@@ -114,11 +113,22 @@ class GroupWorld(CoordinatorWorld[Record]):
             protocol_type=options.get("type"),
             protocol_name=options.get("protocol"),
             assignments=[
-                SyncGroupRequestAssignment(member_id=self.ids.get(who, who), assignment=what.encode())
-                for who, _, what in brought
+                SyncGroupRequestAssignment(member_id=self.ids.get(who, who), assignment=what)
+                for who, what in self._assignments(options).items()
             ],
         )
         self.carry_out(self.shard.sync(request, Caller(self.waiter(name), 5), self.now))
+
+    def _assignments(self, options: dict[str, str]) -> dict[str, bytes]:
+        given = [entry.partition(":") for entry in options.get("give", "").split(";") if entry]
+        if given:
+            return {who: self.assignment_of(what) for who, _, what in given}
+        brought = [entry.partition(":") for entry in options.get("assign", "").split(",") if entry]
+        return {who: what.encode() for who, _, what in brought}
+
+    def assignment_of(self, text: str) -> bytes:
+        """An assignment of consumers."""
+        raise NotImplementedError
 
     def do_heartbeat(self, names: list[str], options: dict[str, str]) -> None:
         (name,) = names

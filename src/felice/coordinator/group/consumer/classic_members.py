@@ -158,11 +158,11 @@ def read_assignment(assignment: bytes) -> list[AssignedTopic] | None:
 
 def by_id(assigned: list[AssignedTopic], topics: Topics) -> dict[UUID, frozenset[int]]:
     """The partitions by topic id; topics that do not exist are left out."""
-    found = {}
+    found: dict[UUID, frozenset[int]] = {}
     for topic in assigned:
         known = topics.by_name.get(topic.topic)
         if known is not None and topic.partitions:
-            found[known.topic_id] = frozenset(topic.partitions)
+            found[known.topic_id] = found.get(known.topic_id, frozenset()).union(topic.partitions)
     return found
 
 
@@ -272,7 +272,8 @@ def _ask_to_rejoin(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
 
 def leave(group: ConsumerGroup, leavers: list[MemberIdentity], turn: Turn) -> LeaveGroupResponse:
     """Removes those that are members of the classic protocol; each has its own error."""
-    rows, leaving = [], []
+    rows: list[MemberResponse] = []
+    leaving: dict[str, None] = {}
     for leaver in leavers:
         member_id = leaver.member_id
         if not member_id and leaver.group_instance_id is not None:
@@ -282,8 +283,8 @@ def leave(group: ConsumerGroup, leavers: list[MemberIdentity], turn: Turn) -> Le
             error = ErrorCode.NONE
         except ApiError as refused:
             error = refused.code
-        if error == ErrorCode.NONE and member_id not in leaving:
-            leaving.append(member_id)
+        if error == ErrorCode.NONE:
+            leaving[member_id] = None
         rows.append(
             MemberResponse(
                 member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error

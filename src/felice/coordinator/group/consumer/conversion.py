@@ -8,6 +8,7 @@ Keeps true:  a conversion moves no partition: each member keeps what it had.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from uuid import UUID
 
 from felice.coordinator.group.classic.group import ClassicGroup
 from felice.coordinator.group.classic.member import Member
@@ -98,13 +99,19 @@ def _upgrade_records(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord
     members: list[ConsumerRecord] = []
     targets: list[ConsumerRecord] = []
     currents: list[ConsumerRecord] = []
+    taken = set[tuple[UUID, int]]()
     for member in group.members.values():
         protocol = group.protocol_name or member.protocols[0][0]
         subscription = read_subscription(member.metadata(protocol))
         assigned = read_assignment(member.assignment)
-        if subscription is None or assigned is None:
+        # A SyncGroup of the consumer group reads the first protocol.
+        if subscription is None or assigned is None or read_subscription(member.protocols[0][1]) is None:
             return None
         partitions = by_id(assigned, topics)
+        pairs = {(topic_id, partition) for topic_id, has in partitions.items() for partition in has}
+        if not taken.isdisjoint(pairs):
+            return None  # the leader gave a partition to two members: here it has one owner (G6)
+        taken |= pairs
         value = Subscription(
             instance_id=member.instance_id,
             rack_id=subscription.rack_id,
