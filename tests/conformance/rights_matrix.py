@@ -602,6 +602,13 @@ CASES = (
         (topic(DESCRIBE_CONFIGS),),
     ),
     Case(
+        "describe a group's configs",
+        API.DESCRIBE_CONFIGS,
+        4,
+        lambda names: _config(32, "g"),
+        (group(DESCRIBE_CONFIGS),),
+    ),
+    Case(
         "describe a broker's configs",
         API.DESCRIBE_CONFIGS,
         4,
@@ -616,6 +623,13 @@ CASES = (
         (topic(ALTER_CONFIGS),),
     ),
     Case(
+        "alter a group's configs",
+        API.ALTER_CONFIGS,
+        2,
+        lambda names: _altered(32, "g"),
+        (group(ALTER_CONFIGS),),
+    ),
+    Case(
         "alter a broker's configs",
         API.ALTER_CONFIGS,
         2,
@@ -628,6 +642,13 @@ CASES = (
         1,
         lambda names: _edited(2, "t"),
         (topic(ALTER_CONFIGS),),
+    ),
+    Case(
+        "edit a group's configs",
+        API.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        lambda names: _edited(32, "g"),
+        (group(ALTER_CONFIGS),),
     ),
     Case(
         "edit a broker's configs",

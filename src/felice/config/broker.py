@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from felice.config.broker_options import PROVIDER_PREFIX, PROVIDERS, BrokerOptions
+from felice.config.group import check_group_values
 from felice.config.listener_limits import CREATION_RATE, MAX_CONNECTIONS
 from felice.config.monitoring import ENDPOINT
 from felice.config.option import (
@@ -187,6 +188,7 @@ class BrokerConfig(BrokerOptions):
                 self.group_min_session_timeout_ms,
                 f"it is above group.max.session.timeout.ms ({self.group_max_session_timeout_ms})",
             )
+        check_group_values(self)
 
     def _check_cleaner(self) -> None:
         per_thread = self.log_cleaner_dedupe_buffer_size // max(self.log_cleaner_threads, 1)

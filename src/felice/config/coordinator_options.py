@@ -141,6 +141,7 @@ class CoordinatorOptions:
         Kind.INT,
         1_000,
         "The shortest time between two computations of a consumer group's assignment.",
+        scope=Scope.CLUSTER_WIDE,
         minimum=0,
     )
     group_consumer_min_assignment_interval_ms: int = option(

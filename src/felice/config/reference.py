@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from felice.config.broker import BROKER_OPTIONS
+from felice.config.group import GROUP_OPTIONS
 from felice.config.kafka_only import KAFKA_ONLY
 from felice.config.option import Kind, Option, Scope
 from felice.config.security import OPTIONS as SECURITY_OPTIONS
@@ -34,6 +35,18 @@ the broker option in the last column.
     felice configs describe brokers 1
     felice configs alter brokers 1 --set log.cleaner.threads=2
     felice configs alter brokers --default --set max.connections=500
+"""
+
+_GROUP_HEAD = """
+## Options of a group
+
+A group's value comes first from the group, then from the broker option in the last column. Options of a group may be
+set before the group exists, and stay when it is deleted. A value must be within the limits of the broker that is asked
+to set it: for `consumer.session.timeout.ms` these are `group.consumer.min.session.timeout.ms` and
+`group.consumer.max.session.timeout.ms`. If a limit is tightened later, it replaces stored values beyond it, and the
+broker's log warns. A change takes effect with the next heartbeat of each member.
+
+    felice configs alter groups billing --set consumer.session.timeout.ms=60000
 """
 
 _BROKER_HEAD = """
@@ -73,7 +86,8 @@ _CHANGES = {
 
 def page() -> str:
     """Returns the Markdown text of docs/configuration.md."""
-    topic_rows = (_topic_row(option) for option in _sorted(TOPIC_OPTIONS))
+    topic_rows = (_row_with_synonyms(option) for option in _sorted(TOPIC_OPTIONS))
+    group_rows = (_row_with_synonyms(option) for option in _sorted(GROUP_OPTIONS))
     broker_rows = (_broker_row(option) for option in _sorted(BROKER_OPTIONS))
     fixed_rows = ((_name(option), _value(option), option.doc) for option in _sorted(FIXED))
     settable_rows = ((_name(option), _kind(option), option.doc) for option in _sorted(SETTABLE))
@@ -81,6 +95,8 @@ def page() -> str:
         _HEAD,
         "\n## Options of a topic\n\n",
         _table(("option", "type", "default", "values", "meaning", "broker option"), topic_rows),
+        _GROUP_HEAD + "\n",
+        _table(("option", "type", "default", "values", "meaning", "broker option"), group_rows),
         _BROKER_HEAD + "\n",
         _table(("option", "type", "default", "values", "changes", "meaning"), broker_rows),
         _FIXED_HEAD + "\n",
@@ -102,7 +118,7 @@ def _sorted(options: dict[str, Option]) -> list[Option]:
     return [options[name] for name in sorted(options)]
 
 
-def _topic_row(option: Option) -> tuple[str, ...]:
+def _row_with_synonyms(option: Option) -> tuple[str, ...]:
     synonyms = ", ".join(f"`{name}`" for name, _ in option.synonyms)
     return _name(option), _kind(option), _value(option), _values(option), option.doc, synonyms
 

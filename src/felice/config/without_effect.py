@@ -99,7 +99,7 @@ _SETTABLE = (
             f"How often Kafka assigns partitions in {kind} groups, which are not supported.",
             0,
         )
-        for kind in ("consumer", "share", "streams")
+        for kind in ("share", "streams")
     ),
     _tiered("remote.fetch.max.wait.ms", Kind.INT),
     _tiered("remote.list.offsets.request.timeout.ms", Kind.LONG),

@@ -206,15 +206,16 @@ class ClusterAdmin:
             _warn_of_min_insync(name, changed, min(len(partition.target) for partition in topic.partitions))
 
     @answering
-    async def change_broker_config(
+    async def change_config(
         self,
-        entity: str,
+        path: str,
         edit: Callable[[Mapping[str, str]], Mapping[str, str]],
         *,
         validate_only: bool = False,
     ) -> None:
-        """Replaces a broker's dynamic configuration, or that of all brokers (`layout.DEFAULT_ENTITY`)."""
-        await self._change_config(layout.broker_config_path(entity), edit, validate_only)
+        """Replaces the configuration at a path of `layout`: that of a broker or all brokers, a client metrics resource
+        or a group. An empty one is the same as none."""
+        await self._change_config(path, edit, validate_only)
 
     @answering
     async def change_client_config(
@@ -229,17 +230,6 @@ class ClusterAdmin:
         if not validate_only:
             await self._create_parents(path)
         await self._change_config(path, edit, validate_only)
-
-    @answering
-    async def change_client_metrics(
-        self,
-        name: str,
-        edit: Callable[[Mapping[str, str]], Mapping[str, str]],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Replaces the configuration of a client metrics resource; an empty one deletes it."""
-        await self._change_config(layout.client_metrics_path(name), edit, validate_only)
 
     async def _create_parents(self, path: str) -> None:
         """Creates the nodes between the roots of configurations and `path`."""
@@ -304,22 +294,9 @@ class ClusterAdmin:
                 if topic is not None and error.path == layout.topic_id_path(topic.name, topic.topic_id):
                     raise
                 continue
-            await self._follow_config(path, changed)
+            await self._follow(lambda image, changed=changed: image.config_at(path) == changed)  # type: ignore[misc]
             return
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the configuration kept changing")
-
-    async def _follow_config(self, path: str, config: Mapping[str, str]) -> None:
-        entity = layout.entity_of(path)
-        if path.startswith(layout.TOPIC_CONFIGS):
-            await self._follow(lambda image: image.topic_configs.get(entity) == config)
-        elif path.startswith(layout.BROKER_CONFIGS):
-            await self._follow(lambda image: image.broker_configs.get(entity) == config)
-        elif path.startswith(layout.CLIENT_METRICS_CONFIGS):
-            await self._follow(lambda image: image.client_metrics.get(entity, {}) == config)
-        else:
-            client = ClientEntity.of_path(path.removeprefix(f"{layout.CONFIG}/"))
-            assert client is not None
-            await self._follow(lambda image: image.client_configs.get(client, {}) == config)
 
     async def _write(
         self, version: int, operations: Sequence[Operation], topic: TopicImage | None = None

@@ -30,6 +30,17 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
+# The fields of an image with configurations by entity, by the name of their root below /config.
+_CONFIG_FIELDS = {
+    "topics": "topic_configs",
+    "brokers": "broker_configs",
+    "client-metrics": "client_metrics",
+    "groups": "group_configs",
+}
+# Their entities are known by their configurations alone: without any there is no entry.
+_KNOWN_BY_CONFIG = ("client-metrics", "groups")
+
+
 class _Meaningless(ValueError):
     """A node that can be parsed, but that neither Felice nor Kafka would have written."""
 
@@ -155,6 +166,16 @@ class ClusterImage:
             or partition.partition in broker.offline_replicas.get(topic, ())
         ]
 
+    def config_at(self, path: str) -> Mapping[str, str]:
+        """The overrides in the configuration node at this path; empty without the node."""
+        kind, _, entity = path.removeprefix(f"{layout.CONFIG}/").partition("/")
+        if kind in _CONFIG_FIELDS:
+            configs: Mapping[str, Mapping[str, str]] = getattr(self, _CONFIG_FIELDS[kind])
+            return configs.get(layout.entity_of(path), {})
+        client = ClientEntity.of_path(f"{kind}/{entity}")
+        assert client is not None, f"{path} is a configuration node"
+        return self.client_configs.get(client, {})
+
     def is_deletion_requested(self, topic_id: UUID) -> bool:
         """Whether the store has a record that somebody requested the deletion of this topic."""
         return topic_id in self.deleted_topics or topic_id in self.pending_deletions.values()
@@ -206,16 +227,10 @@ class ImageBuilder:
                 self._put_deletion_record(name, node)
             case ["brokers", "ids", broker_id]:
                 self._put_broker(int(broker_id), node)
-            case ["config", "topics", _]:
-                self._put_config("topic_configs", layout.entity_of(path), node)
             case ["config", "users" | "clients" | "ips", *_]:
                 self._put_client_config("/".join(parts[1:]), node)
-            case ["config", "brokers", _]:
-                self._put_config("broker_configs", layout.entity_of(path), node)
-            case ["config", "client-metrics" | "groups" as kind, _]:
-                is_empty = node is None or not layout.decode_config(node.data)
-                field_name = "client_metrics" if kind == "client-metrics" else "group_configs"
-                self._put_config(field_name, layout.entity_of(path), None if is_empty else node)
+            case ["config", kind, _] if kind in _CONFIG_FIELDS:
+                self._put_config(kind, layout.entity_of(path), node)
             case ["kafka-acl", _, _] | ["kafka-acl-extended", "prefixed", _, _]:
                 self._put_acls(path, node)
             case ["delegation_token", "tokens", token_id]:
@@ -429,11 +444,13 @@ class ImageBuilder:
         )
 
     def _put_config(self, kind: str, entity: str, node: Node | None) -> None:
-        configs: dict[str, Mapping[str, str]] = self._writable(kind, getattr(self._image, kind))
-        if node is None:
+        field_name = _CONFIG_FIELDS[kind]
+        configs: dict[str, Mapping[str, str]] = self._writable(field_name, getattr(self._image, field_name))
+        found = None if node is None else layout.decode_config(node.data)
+        if found is None or (not found and kind in _KNOWN_BY_CONFIG):
             configs.pop(entity, None)
         else:
-            configs[entity] = MappingProxyType(layout.decode_config(node.data))
+            configs[entity] = MappingProxyType(found)
 
     def _put_client_config(self, path: str, node: Node | None) -> None:
         entity = ClientEntity.of_path(path)

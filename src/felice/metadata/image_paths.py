@@ -21,7 +21,11 @@ def fixed_children(path: str) -> tuple[str, ...] | None:
             return ()
         case ["admin", "deleted_topics", _]:
             return ()
-        case ["brokers", "ids", _] | ["config", "topics" | "brokers" | "ips" | "client-metrics", _]:
+        case ["brokers", "ids", _] | [
+            "config",
+            "topics" | "brokers" | "ips" | "client-metrics" | "groups",
+            _,
+        ]:
             return ()
     return None
 

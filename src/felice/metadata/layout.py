@@ -1,7 +1,8 @@
 """Paths and contents of the nodes: Kafka's znode paths and their JSON.
 
 Kept byte-compatible with Kafka 3.x, so that operators and existing tools can read a store. Felice adds topic-id nodes
-(`identity`), records of deleted topics (`deleted_topics`) and client metrics, which Kafka's tools ignore.
+(`identity`), records of deleted topics (`deleted_topics`), client metrics and configurations of groups, which Kafka's
+tools ignore.
 Everything here is a pure translation between values and (path, data).
 """
 
@@ -34,8 +35,9 @@ BROKER_CONFIGS = "/config/brokers"
 CLIENT_CONFIGS = "/config/clients"
 USER_CONFIGS = "/config/users"
 IP_CONFIGS = "/config/ips"
-# Kafka has client metrics only with KRaft, where this is the name of the entity type.
+# Kafka has client metrics and configurations of groups only with KRaft, where these are the names of the entity types.
 CLIENT_METRICS_CONFIGS = "/config/client-metrics"
+GROUP_CONFIGS = "/config/groups"
 CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 DELETED_TOPICS = "/admin/deleted_topics"
@@ -62,6 +64,7 @@ PERSISTENT_PATHS = (
     USER_CONFIGS,
     IP_CONFIGS,
     CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
     CONFIG_CHANGES,
     "/admin",
     DELETE_TOPICS,
@@ -85,6 +88,7 @@ IMAGE_ROOTS = (
     USER_CONFIGS,
     IP_CONFIGS,
     CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
     LITERAL_ACLS,
     PREFIXED_ACLS,
     TOKENS,
@@ -238,15 +242,20 @@ def client_metrics_path(name: str) -> str:
     return f"{CLIENT_METRICS_CONFIGS}/{_sanitize(name)}"
 
 
+def group_config_path(group_id: str) -> str:
+    """The node of a group's configuration."""
+    return f"{GROUP_CONFIGS}/{_sanitize(group_id)}"
+
+
 def client_config_path(entity: ClientEntity) -> str:
     """The node of the configuration of users, clients or addresses: quotas, and the credentials of users."""
     return f"{CONFIG}/{entity.path}"
 
 
 def entity_of(config_path: str) -> str:
-    """The topic, broker or client metrics resource that a configuration node belongs to.
+    """The topic, broker, client metrics resource or group that a configuration node belongs to.
 
-    The reverse of `topic_config_path`, `broker_config_path` and `client_metrics_path`.
+    The reverse of `topic_config_path`, `broker_config_path`, `client_metrics_path` and `group_config_path`.
     """
     return unquote(config_path.rpartition("/")[2])
 
@@ -471,6 +480,8 @@ def _json(value: Mapping[str, object]) -> bytes:
 
 
 def _sanitize(name: str) -> str:
+    if name in (".", ".."):  # ZooKeeper refuses paths with these
+        return name.replace(".", "%2E")
     return name if name == DEFAULT_ENTITY else quote(name, safe="")
 
 

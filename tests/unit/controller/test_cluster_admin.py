@@ -354,7 +354,9 @@ def test_configuration_changes_are_checked_then_followed() -> None:
         await expect(bad, ErrorCode.INVALID_CONFIG)
         await f.admin.change_topic_config("a", lambda old: {}, validate_only=True)
         assert len(f.watcher.image.topic_configs["a"]) == 2
-        await f.admin.change_broker_config("<default>", lambda old: {"max.connections": "5"})
+        await f.admin.change_config(
+            layout.broker_config_path("<default>"), lambda old: {"max.connections": "5"}
+        )
         assert f.watcher.image.broker_configs["<default>"] == {"max.connections": "5"}
 
     run(scenario)

@@ -38,7 +38,7 @@ class World:
         self.created: list[str] = []
         env = Environment(cast("Any", FakeClock()), cast("Any", None), cast("Any", None), random.Random(1))
         self.coordinator = GroupCoordinator(
-            config, env, FakePartitions({0: partition}), lambda: self.image, self.created.append
+            lambda: config, env, FakePartitions({0: partition}), lambda: self.image, self.created.append
         )
         self.coordinator.start()
 

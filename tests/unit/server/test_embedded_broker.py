@@ -16,6 +16,7 @@ import pytest
 
 from conformance.wire import Wire
 from felice.env.ports import free_ports
+from felice.metadata.layout import broker_config_path
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages import describe_producers, find_coordinator, offset_fetch
 from felice.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -354,7 +355,7 @@ def test_a_stored_value_that_would_shut_all_clients_out_does_not_count(
     stored = {"max.connections": "0", "num.replica.fetchers": "3"}
     with EmbeddedBroker(tmp_path / "data") as broker:
         admin = broker.broker.services.changes.cluster
-        broker.run(admin.change_broker_config("0", lambda old: stored))
+        broker.run(admin.change_config(broker_config_path("0"), lambda old: stored))
     with EmbeddedBroker(tmp_path / "data") as broker:
         with Wire(broker.bootstrap) as wire, Wire(broker.bootstrap) as second:
             second.ask(MetadataRequest(topics=[]))

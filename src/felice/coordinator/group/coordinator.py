@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from felice.config import BrokerConfig
 from felice.coordinator.group.classic.rebalance import join_error
+from felice.coordinator.group.configured_times import ConfiguredTimes
 from felice.coordinator.group.consumer.answers import error_response
 from felice.coordinator.group.consumer.checks import check_request
 from felice.coordinator.group.consumer.describe import describe_missing
 from felice.coordinator.group.consumer.expressions import May
-from felice.coordinator.group.modern.settings import GroupTimes, group_times
 from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
 from felice.coordinator.group.offsets import topics as offset_topics
 from felice.coordinator.group.offsets.commits import Commit
@@ -88,11 +88,14 @@ class Client:
 
 
 class GroupCoordinator:
-    """`image` returns the current cluster; `create_topic` begins to create an internal topic if it is missing."""
+    """`config` and `image` return the current configuration and cluster.
+
+    `create_topic` begins to create an internal topic if it is missing.
+    """
 
     def __init__(
         self,
-        config: BrokerConfig,
+        config: Callable[[], BrokerConfig],
         env: Environment,
         partitions: PartitionSource,
         image: Callable[[], ClusterImage],
@@ -106,7 +109,7 @@ class GroupCoordinator:
         self._missing_topics: dict[str, uuid.UUID] = {}
         self._create_topic = create_topic
         self._topics = NO_TOPICS
-        settings = GroupSettings.of(config, self._times_of)
+        settings = GroupSettings.of(config(), ConfiguredTimes(config, image).of)
         self._assignors = settings.consumer_assignors
         self._runtime: CoordinatorRuntime[GroupShard, Record] = CoordinatorRuntime(
             topic=GROUP_TOPIC,
@@ -115,7 +118,7 @@ class GroupCoordinator:
             codec=GroupRecordCodec(),
             partitions=partitions,
             clock=env.clock,
-            write_timeout_ms=config.offsets_commit_timeout_ms,
+            write_timeout_ms=config().offsets_commit_timeout_ms,
         )
 
     # Start and stop
@@ -166,15 +169,12 @@ class GroupCoordinator:
         if not self._topics.is_as(image.topics):
             self._topics = Topics(image.topics, image.topic_names, self._topics.version + 1)
 
-    def _times_of(self, group_id: str) -> GroupTimes:
-        return group_times(self._config, self._image().group_configs.get(group_id, {}))
-
     def _topic_ids(self) -> dict[str, uuid.UUID]:
         return {name: topic.topic_id for name, topic in self._image().topics.items()}
 
     def _partition_count(self) -> int:
         topic = self._image().topics.get(GROUP_TOPIC)
-        return self._config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+        return self._config().offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
     # Finding
 

@@ -1,9 +1,9 @@
 """Configurations as DescribeConfigs shows them: every value with its source. Pure.
 
-The value of a topic option comes from the topic, or else from a broker option that is its synonym (the dynamic value of
-this broker, that of all brokers, the file), or else from the default. The value of a broker option has the same sources
-except the topic. Options without effect are shown as in `felice.config.without_effect`. An unknown name has no
-value and is sensitive, as in Kafka.
+The value of an option of a topic or a group comes from the topic or the group, or else from a broker option that is its
+synonym (the dynamic value of this broker, that of all brokers, the file), or else from the default. The value of a
+broker option has the same sources except the topic. Options without effect are shown as in
+`felice.config.without_effect`. An unknown name has no value and is sensitive, as in Kafka.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from felice.config import BROKER_OPTIONS, TOPIC_OPTIONS, Kind, Option, Scope, find_option
 from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
+from felice.config.group import GROUP_OPTIONS
 from felice.config.without_effect import FIXED, SETTABLE
 from felice.dataclass import dataclass
 from felice.protocol.messages.describe_configs import ConfigSource
@@ -80,7 +81,8 @@ class ConfigEntry:
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
     """Returns every configuration of a topic."""
-    return [_topic_entry(option, overrides, broker) for option in TOPIC_OPTIONS.values()]
+    source = ConfigSource.TOPIC_CONFIG
+    return [_entry_over_broker(option, overrides, source, broker) for option in TOPIC_OPTIONS.values()]
 
 
 def broker_entries(broker: BrokerLayers) -> list[ConfigEntry]:
@@ -120,22 +122,30 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
 
 def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Returns every configuration of a client metrics resource."""
-    return [_client_metrics_entry(option, overrides) for option in CLIENT_METRICS_OPTIONS.values()]
+    source = ConfigSource.CLIENT_METRICS_CONFIG
+    return [
+        _entry(option, [*_own(option, overrides, source), *_default_of(option)], read_only=False)
+        for option in CLIENT_METRICS_OPTIONS.values()
+    ]
 
 
-def _client_metrics_entry(option: Option, overrides: Mapping[str, str]) -> ConfigEntry:
-    found = _default_of(option)
-    if option.name in overrides:
-        text = option.canonical(overrides[option.name])
-        found.insert(0, (option.name, text, ConfigSource.CLIENT_METRICS_CONFIG))
-    return _entry(option, found, read_only=False)
+def group_entries(overrides: Mapping[str, str], broker: BrokerLayers) -> list[ConfigEntry]:
+    """Returns every configuration of a group."""
+    source = ConfigSource.GROUP_CONFIG
+    return [_entry_over_broker(option, overrides, source, broker) for option in GROUP_OPTIONS.values()]
 
 
-def _topic_entry(option: Option, overrides: Mapping[str, str], broker: BrokerLayers) -> ConfigEntry:
-    found: list[Found] = []
-    if option.name in overrides:
-        # Kafka's brokers and tools store values as they were typed in the same nodes of ZooKeeper.
-        found.append((option.name, option.canonical(overrides[option.name]), ConfigSource.TOPIC_CONFIG))
+def _own(option: Option, overrides: Mapping[str, str], source: ConfigSource) -> list[Found]:
+    # Kafka's brokers and tools store values as they were typed in the same nodes of ZooKeeper.
+    name = option.name
+    return [(name, option.canonical(overrides[name]), source)] if name in overrides else []
+
+
+def _entry_over_broker(
+    option: Option, overrides: Mapping[str, str], source: ConfigSource, broker: BrokerLayers
+) -> ConfigEntry:
+    """The entry of an option that has its value from broker options if the resource has none of its own."""
+    found = _own(option, overrides, source)
     of_broker = [value for synonym, _ in option.synonyms for value in broker.values_of(synonym)]
     found += of_broker
     for synonym, _ in option.synonyms if of_broker else option.synonyms[:1]:

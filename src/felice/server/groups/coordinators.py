@@ -92,7 +92,7 @@ class Coordinators:
 
         env, watcher, config = self.env, self.watcher, self.settings.config
         groups = GroupCoordinator(
-            config, env, self.partitions, lambda: watcher.image, self.auto_topics.ensure
+            lambda: self.settings.config, env, self.partitions, lambda: watcher.image, self.auto_topics.ensure
         )
         markers = MarkerWriter(self.partitions, groups, env.clock)
         transactions = TransactionCoordinator(

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the configurations of topics, brokers, client metrics and loggers, with their sources.
+"""DescribeConfigs (key 32): the configurations of topics, brokers, groups, client metrics and loggers.
 
 A null or empty list of names requests all configurations; unknown names are left out. A broker returns only its own
 configuration. The empty broker id requests the dynamic values that were set for all brokers.
@@ -25,7 +25,6 @@ from felice.server.configs import loggers
 from felice.server.configs.entries import (
     ConfigEntry,
     broker_entries,
-    client_metrics_entries,
     dynamic_default_entries,
     logger_entries,
     topic_entries,
@@ -33,11 +32,11 @@ from felice.server.configs.entries import (
 from felice.server.flow.pace import paced
 from felice.server.requests.config_resources import (
     check_broker,
-    check_client_metrics,
     check_logger_broker,
     check_topic,
     unsupported,
 )
+from felice.server.requests.named_resources import NAMED_RESOURCES
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -83,9 +82,8 @@ def _entries(resource: DescribeConfigsResource, context: RequestContext) -> list
             return dynamic_default_entries(services.config_layers)
         check_broker(name, context)
         return broker_entries(services.config_layers)
-    if resource.resource_type == ResourceType.CLIENT_METRICS:
-        check_client_metrics(name)
-        return client_metrics_entries(services.image.client_metrics.get(name, {}))
+    if (named := NAMED_RESOURCES.get(resource.resource_type)) is not None:
+        return named.described(name, context)
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         check_logger_broker(name, context)
         return logger_entries(loggers.levels())

@@ -1,6 +1,6 @@
-"""ListConfigResources (key 74): topics, brokers and client metrics, which are the resources with configurations.
+"""ListConfigResources (key 74): the resources with configurations: topics, brokers, client metrics and groups.
 
-Version 0 requests the client metrics only. Groups have no configurations.
+Version 0 requests the client metrics only. A group is listed if it has configurations of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from felice.protocol.messages.list_config_resources import (
 )
 from felice.security.acl import Operation
 from felice.server.access.guards import cluster_permission, request_needs
+from felice.server.requests.named_resources import NAMED_RESOURCES
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -45,6 +46,4 @@ def _names(kind: int, context: RequestContext) -> list[str]:
         return sorted(image.topics)
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(image.brokers)]
-    if kind == ResourceType.CLIENT_METRICS:
-        return sorted(image.client_metrics)
-    return []
+    return sorted(NAMED_RESOURCES[kind].configs(image))

@@ -1,7 +1,7 @@
 """The resources that have configurations, and the steps that all requests that change configurations share.
 
-A resource is a topic or a client metrics resource by its name, or a broker or its loggers by the broker's id. The empty
-id of a broker means all brokers; loggers do not have it.
+A resource is a topic by its name, or a broker or its loggers by the broker's id. The empty id of a broker means all
+brokers; loggers do not have it. `named_resources` has the others.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from felice.config import TOPIC_OPTIONS, BrokerConfig, Option, canonical_texts, shortened
-from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.config.kafka_only import nearest
 from felice.config.security import split_name
 from felice.controller import topic_names
 from felice.env.key_stores import TlsError
-from felice.metadata.layout import DEFAULT_ENTITY
+from felice.metadata.layout import DEFAULT_ENTITY, broker_config_path
 from felice.protocol.errors import ApiError, ErrorCode
 from felice.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from felice.protocol.messages.describe_configs import ResourceType
@@ -25,14 +24,13 @@ from felice.server.configs.dynamic import check_dynamic, check_not_shut_out, usa
 from felice.server.configs.entries import (
     ConfigEntry,
     broker_entries,
-    client_metrics_entries,
     named_option,
     topic_entries,
 )
 from felice.server.flow.pace import paced
 from felice.server.quotas.connection_rates import plain_address
+from felice.server.requests.named_resources import NAMED_RESOURCES, Edit
 from felice.server.security.tls import SecuredListener
-from felice.server.telemetry.subscriptions import parse_resource
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext
@@ -46,7 +44,6 @@ _MAX_CONFIGS = 1000
 # millisecond each.
 _MAX_WARNINGS = 10
 
-Edit = Callable[[Mapping[str, str]], Mapping[str, str]]
 EditOf = Callable[[Callable[[], Sequence[ConfigEntry]], Mapping[str, Option]], Edit]
 """Makes the edit of a resource from a function that finds its configurations in force, which takes about a millisecond,
 and from the options that it may have."""
@@ -113,12 +110,9 @@ async def change_resource(
         options = {key: named_option(key) for key in named}
         edit = edit_of(lambda: broker_entries(services.config_layers), options)
         await _change_broker(name, edit, named, validate_only, context)
-    elif resource.resource_type == ResourceType.CLIENT_METRICS:
-        edit = edit_of(
-            lambda: client_metrics_entries(services.image.client_metrics.get(name, {})),
-            CLIENT_METRICS_OPTIONS,
-        )
-        await _change_client_metrics(name, edit, validate_only, context)
+    elif (named_kind := NAMED_RESOURCES.get(resource.resource_type)) is not None:
+        edit = edit_of(lambda: named_kind.entries(name, context), named_kind.options)
+        await named_kind.change(name, edit, validate_only, context)
     else:
         raise unsupported(resource.resource_type)
 
@@ -157,23 +151,11 @@ async def _change_broker(
         return changed
 
     secured = await _prepare_tls(checked, named, name, context)
-    await services.changes.cluster.change_broker_config(
-        name or DEFAULT_ENTITY, checked, validate_only=validate_only
-    )
+    path = broker_config_path(name or DEFAULT_ENTITY)
+    await services.changes.cluster.change_config(path, checked, validate_only=validate_only)
     if not validate_only:
         services.security.tls.apply(secured)
         _warn_of(idle, name)
-
-
-async def _change_client_metrics(name: str, edit: Edit, validate_only: bool, context: RequestContext) -> None:
-    """Edits a client metrics resource. Raises `ApiError`."""
-
-    def checked(current: Mapping[str, str]) -> Mapping[str, str]:
-        changed = edit(current)
-        parse_resource(name, changed)
-        return canonical_texts(changed, CLIENT_METRICS_OPTIONS.get)
-
-    await context.services.changes.cluster.change_client_metrics(name, checked, validate_only=validate_only)
 
 
 async def _prepare_tls(
@@ -215,12 +197,6 @@ def check_topic(name: str, context: RequestContext) -> None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if name not in context.services.image.topics:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def check_client_metrics(name: str) -> None:
-    """Raises `ApiError` for the empty name. Any other name may be described."""
-    if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
 
 
 def check_logger_broker(name: str, context: RequestContext) -> None:

@@ -73,8 +73,6 @@ def subscription_of(resources: Iterable[Resource], client: Mapping[str, str]) ->
 
 def parse_resource(name: str, properties: Mapping[str, str]) -> Resource:
     """Parses the configuration of a resource. Raises `ApiError` with Kafka's codes."""
-    if not name:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key in properties:
         if key not in CLIENT_METRICS_OPTIONS:
             raise ApiError(
