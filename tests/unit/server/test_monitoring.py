@@ -17,17 +17,19 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 import strangers
+from conformance.wire import Wire
 from felice.cli.metrics import dashboard_text, metrics, samples
 from felice.config import BrokerConfig, ConfigError
 from felice.config.monitoring import METRIC_FAMILIES, address_of, listener_of
 from felice.env import Environment
+from felice.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from felice.server.broker import Broker
 from felice.server.monitoring.page import COLLECTORS
 from felice.server.process.embedded import EmbeddedBroker
 from felice.server.startup import StartupError
 from peers.apache_kafka import free_port
 from peers.authority import Authority
-from waiting import until
+from waiting import until, wait_until
 
 LISTENER = {"felice.metrics.listener": "127.0.0.1:0"}
 
@@ -78,6 +80,30 @@ def use(broker: EmbeddedBroker, records: int = 100) -> None:
     partition = confluent_kafka.TopicPartition("orders", 0, records // 2)
     consumer.commit(offsets=[partition], asynchronous=False)
     consumer.close()
+
+
+def test_groups_are_counted_by_protocol_and_state(tmp_path: Path) -> None:
+    with broker_in(tmp_path) as broker:
+        use(broker, 1)
+        joining = ConsumerGroupHeartbeatRequest(
+            group_id="modern",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        with Wire(broker.bootstrap) as wire:
+            wait_until(lambda: wire.ask(joining, 1).error_code == 0)
+        found = series(broker)
+        of = "kafka_server_group_coordinator_metrics_"
+        counts = {name: found[f'{of}group_count{{protocol="{name}"}}'] for name in ("classic", "consumer")}
+        assert counts == {"classic": 1, "consumer": 1}
+        states = ("empty", "assigning", "reconciling", "stable")
+        assert [found[f'{of}consumer_group_count{{state="{state}"}}'] for state in states] == [0, 0, 0, 1]
+        assert found[f"{of}consumer_group_rebalance_count"] == 1
+        assert found["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 2
+        assert found['kafka_consumergroup_members{consumergroup="modern"}'] == 1
 
 
 def test_traffic_and_lag_are_counted(tmp_path: Path) -> None:

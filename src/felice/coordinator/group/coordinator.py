@@ -27,7 +27,7 @@ from felice.coordinator.group.offsets import topics as offset_topics
 from felice.coordinator.group.offsets.commits import Commit
 from felice.coordinator.group.records import GroupRecordCodec, Record
 from felice.coordinator.group.settings import GroupSettings
-from felice.coordinator.group.shard import GroupShard
+from felice.coordinator.group.shard import GroupCounts, GroupShard
 from felice.coordinator.group.turn import Caller
 from felice.coordinator.runtime import CoordinatorRuntime, PartitionSource
 from felice.coordinator.shard import (
@@ -109,12 +109,13 @@ class GroupCoordinator:
         self._missing_topics: dict[str, uuid.UUID] = {}
         self._create_topic = create_topic
         self._topics = NO_TOPICS
+        self.counts = GroupCounts()
         settings = GroupSettings.of(config(), ConfiguredTimes(config, image).of)
         self._assignors = settings.consumer_assignors
         self._runtime: CoordinatorRuntime[GroupShard, Record] = CoordinatorRuntime(
             topic=GROUP_TOPIC,
             partition_count=self._partition_count,
-            new_shard=lambda: GroupShard(settings, lambda: self._topics),
+            new_shard=lambda: GroupShard(settings, lambda: self._topics, self.counts),
             codec=GroupRecordCodec(),
             partitions=partitions,
             clock=env.clock,

@@ -71,6 +71,15 @@ from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 _GROUP_ID_NOT_FOUND_SINCE = 9  # of OffsetCommit
 
+
+@dataclass(slots=True)
+class GroupCounts:
+    """What the shards of a broker count, for metrics."""
+
+    consumer_rebalances: int = 0
+    """How often a consumer group got another epoch, since it needs another assignment."""
+
+
 AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
 
 
@@ -82,9 +91,15 @@ def kind_of(group: AnyGroup) -> Kind[Any]:
 class GroupShard:
     """The state machine of one partition of `__consumer_offsets`. Implements `coordinator.shard.Shard`."""
 
-    def __init__(self, settings: GroupSettings, topics: Callable[[], Topics] = lambda: NO_TOPICS) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: Callable[[], Topics] = lambda: NO_TOPICS,
+        counts: GroupCounts | None = None,
+    ) -> None:
         """`topics` returns the topics of the cluster as they are now: the input of each event."""
         self.settings = settings
+        self._counts = counts or GroupCounts()
         self._topics = topics
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = OffsetStore()
@@ -126,6 +141,8 @@ class GroupShard:
         group = self.groups.get(record.group_id)
         if isinstance(record, EpochRecord) and record.value is None:
             return self._remove(record.group_id, ConsumerGroup)
+        if self._loaded and isinstance(record, EpochRecord):
+            self._counts.consumer_rebalances += 1
         if isinstance(group, ConsumerGroup):
             return group.replay(record)
         if record.value is None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 
 from felice.coordinator.group.classic.group import ClassicGroup
 from felice.coordinator.group.classic.states import GroupState
+from felice.coordinator.group.consumer.group import GroupState as ConsumerGroupState
 from felice.coordinator.group.offsets.store import TopicOffsets
 from felice.coordinator.group.shard import GroupShard
 from felice.coordinator.transaction.states import TransactionState
 from felice.replication.partitions import Partitions
-from felice.server.metrics.families import PAUSE, Families, Family, Kind, Row, gauge, label_text
+from felice.server.metrics.families import PAUSE, Families, Family, Kind, Row, counter, gauge, label_text
 from felice.server.metrics.names import MBean
 from felice.server.metrics.remote_offsets import RemoteOffsets
 from felice.server.monitoring.sources import Sources
 
+_coordinator = partial(MBean, "kafka.server", "group-coordinator-metrics")
 _groups = partial(MBean, "kafka.coordinator.group", "GroupMetadataManager")
 
 _STATES = {
@@ -25,28 +28,54 @@ _STATES = {
     GroupState.PREPARING_REBALANCE: "NumGroupsPreparingRebalance",
     GroupState.COMPLETING_REBALANCE: "NumGroupsCompletingRebalance",
 }
-_GROUPS_BETWEEN_PAUSES = 20
+# A step is a group, or that many of its members.
+_STEPS_BETWEEN_PAUSES = 20
+_MEMBERS_A_STEP = 50
 
 
 def groups(sources: Sources) -> Families:
-    """The number of groups by state, and the members of each group."""
-    states: Counter[GroupState] = Counter()
+    """The number of groups by protocol and state, and the members of each group."""
+    classic: Counter[GroupState] = Counter()
+    consumer: Counter[ConsumerGroupState] = Counter()
     members: list[Row] = []
-    total = offsets = 0
+    offsets = steps = 0
     for shard in _group_shards(sources):
-        for number, group in enumerate(list(shard.groups.values())):
-            total += 1
+        for group in list(shard.groups.values()):
             if isinstance(group, ClassicGroup):
-                states[group.state] += 1
+                classic[group.state] += 1
+            else:
+                consumer[group.state] += 1
             offsets += sum(map(len, shard.offsets.topics(group.group_id).values()))
             members.append((label_text(consumergroup=group.group_id), len(group.members)))
-            if number % _GROUPS_BETWEEN_PAUSES == 0:
+            # The state of a consumer group depends on each of its members.
+            steps += 1 + len(group.members) // _MEMBERS_A_STEP
+            if steps >= _STEPS_BETWEEN_PAUSES:
+                steps = 0
                 yield PAUSE
-    yield gauge(_groups("NumGroups"), "Groups that this broker coordinates.", total)
+    yield gauge(
+        _groups("NumGroups"), "Groups that this broker coordinates.", classic.total() + consumer.total()
+    )
     for state, name in _STATES.items():
-        yield gauge(_groups(name), f"Groups in state {state.value}.", states[state])
+        yield gauge(_groups(name), f"Groups of the classic protocol in state {state.value}.", classic[state])
     yield gauge(_groups("NumOffsets"), "Committed offsets.", offsets)
+    yield from _by_protocol(sources, classic.total(), consumer)
     yield Family("kafka_consumergroup_members", Kind.GAUGE, "Members of the group.", members)
+
+
+def _by_protocol(sources: Sources, classic: int, consumer: Counter[ConsumerGroupState]) -> Iterator[Family]:
+    counts = {"classic": classic, "consumer": consumer.total()}
+    rows = [(label_text(protocol=protocol), count) for protocol, count in counts.items()]
+    yield Family(_coordinator("group-count"), Kind.GAUGE, "Groups, by protocol.", rows)
+    rows = [(label_text(state=state.value.lower()), consumer[state]) for state in ConsumerGroupState]
+    yield Family(
+        _coordinator("consumer-group-count"), Kind.GAUGE, "Groups of the consumer protocol, by state.", rows
+    )
+    coordinators = sources.services.coordinators
+    yield counter(
+        _coordinator("consumer-group-rebalance-count"),
+        "How often a group of the consumer protocol needed another assignment.",
+        coordinators.groups.counts.consumer_rebalances if coordinators.are_made else 0,
+    )
 
 
 def lag(sources: Sources) -> Families:
@@ -59,7 +88,7 @@ def lag(sources: Sources) -> Families:
         for number, group_id in enumerate(list(shard.groups)):
             for topic, partitions in list(shard.offsets.topics(group_id).items()):
                 found.add(group_id, topic, partitions)
-            if number % _GROUPS_BETWEEN_PAUSES == 0:
+            if number % _STEPS_BETWEEN_PAUSES == 0:
                 yield PAUSE
     of_group = "kafka_consumergroup"
     yield Family(f"{of_group}_current_offset", Kind.GAUGE, "Committed offset.", found.offsets)
