@@ -35,6 +35,7 @@ CLASSES = {
     "kafka-dump-log": f"{PACKAGE}DumpLogSegments",
     "kafka-features": f"{PACKAGE}FeatureCommand",
     "kafka-get-offsets": f"{PACKAGE}GetOffsetShell",
+    "kafka-groups": f"{PACKAGE}GroupsCommand",
     "kafka-leader-election": f"{PACKAGE}LeaderElectionCommand",
     "kafka-log-dirs": f"{PACKAGE}LogDirsCommand",
     "kafka-producer-perf-test": f"{PACKAGE}ProducerPerformance",

@@ -162,6 +162,7 @@ TABLE: dict[str, list[str] | str] = {
     "kafka-configs": [
         "--describe --topic t",
         "--alter --topic t --add-config retention.ms=1",
+        "--describe --group g",
         "--describe --entity-type users",
         "--alter --entity-type users --entity-name a --add-config producer_byte_rate=1",
     ],
@@ -190,6 +191,7 @@ TABLE: dict[str, list[str] | str] = {
     "kafka-features downgrade": ["--feature transaction.version=0"],
     "kafka-features upgrade": ["--feature transaction.version=2"],
     "kafka-get-offsets": ["--topic t"],
+    "kafka-groups": ["--list"],
     "kafka-leader-election": ["--election-type preferred --all-topic-partitions"],
     "kafka-log-dirs": ["--describe --topic-list t"],
     "kafka-producer-perf-test": ["--topic t --num-records 1 --record-size 10 --throughput -1"],

@@ -1,4 +1,4 @@
-"""Configuration of topics and brokers: describe, set, unset."""
+"""Configuration of topics, brokers and groups: describe, set, unset."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from felice.cli.output import show
 from felice.cli.topics import warn_of_min_insync
 
 if TYPE_CHECKING:
-    from felice.client.admin import AdminClient
+    from felice.client.admin import AdminClient, ConfigEntry
 
-ENTITY_TYPES = {"topics": "TOPIC", "brokers": "BROKER"}
+ENTITY_TYPES = {"topics": "TOPIC", "brokers": "BROKER", "groups": "GROUP"}
+# Kafka's tool names these sources differently from confluent_kafka.
+_SOURCE_NAMES = {"GROUP_CONFIG": "DYNAMIC_GROUP_CONFIG"}
 
 
 def entity_name(entity_type: str, name: str | None, is_default: bool) -> str:
@@ -51,7 +53,7 @@ class OptionRow(TypedDict):
 
 def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[OptionRow]:
     """One row for each option, sorted by name. `synonyms` are in order of precedence."""
-    from felice.client.admin import ConfigResource, ConfigSource, ResourceType
+    from felice.client.admin import ConfigResource, ResourceType
 
     resource = ConfigResource(ResourceType[ENTITY_TYPES[entity_type]], name)
     entries = wait_all(admin.describe_configs([resource]))[resource]
@@ -59,16 +61,22 @@ def describe_entity(admin: AdminClient, entity_type: str, name: str) -> list[Opt
         {
             "name": entry.name,
             "value": entry.value,
-            "source": ConfigSource(entry.source).name,
+            "source": _source(entry),
             "read_only": entry.is_read_only,
             "sensitive": entry.is_sensitive,
             "synonyms": [
-                f"{ConfigSource(synonym.source).name}:{synonym.name}={synonym.value}"
-                for synonym in entry.all_synonyms
+                f"{_source(synonym)}:{synonym.name}={synonym.value}" for synonym in entry.all_synonyms
             ],
         }
         for entry in sorted(entries.values(), key=lambda entry: str(entry.name))
     ]
+
+
+def _source(entry: ConfigEntry) -> str:
+    from felice.client.admin import ConfigSource
+
+    name = ConfigSource(entry.source).name
+    return _SOURCE_NAMES.get(name, name)
 
 
 def alter_entity(
@@ -107,11 +115,12 @@ entity_type_argument = click.argument("entity_type", type=click.Choice(list(ENTI
 
 @click.group(cls=CommandGroup)
 def configs() -> None:
-    """Show and change the configuration of topics and brokers.
+    """Show and change the configuration of topics, brokers and groups.
 
     \b
     felice configs describe topics flights
     felice configs alter topics flights --set retention.ms=60000 --unset segment.bytes
+    felice configs alter groups billing --set consumer.session.timeout.ms=60000
     """
 
 
@@ -131,7 +140,7 @@ def describe_command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Show the options of a topic or broker that are set; with --all every option.
+    """Show the options of a topic, broker or group that are set; with --all every option.
 
     \b
     felice configs describe topics flights

@@ -21,7 +21,7 @@ from felice.cli.rounds import tell_left_out
 from felice.cli.topics import existing
 
 if TYPE_CHECKING:
-    from felice.client.admin import AdminClient, MemberDescription
+    from felice.client.admin import AdminClient, MemberAssignment, MemberDescription
 
 Partition = tuple[str, int]
 T = TypeVar("T")
@@ -33,16 +33,23 @@ class GroupListing(TypedDict):
     group: str
     state: str
     type: str
+    protocol: str
 
 
 class MemberRow(TypedDict):
-    """A member of a group, with its assigned partitions as `topic-number`."""
+    """A member of a group, with its assigned partitions as `topic-number`.
+
+    The last three are None in a classic group. `is_upgraded` is False for a member with the classic protocol.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     host: str
     partitions: list[str]
+    epoch: int | None
+    target_partitions: list[str] | None
+    is_upgraded: bool | None
 
 
 class OffsetRow(TypedDict):
@@ -61,10 +68,13 @@ class OffsetRow(TypedDict):
 
 
 class GroupState(TypedDict):
-    """A group with its members and offsets."""
+    """A group with its members and offsets. A classic group has no epochs."""
 
     group: str
+    type: str
     state: str
+    group_epoch: int | None
+    target_assignment_epoch: int | None
     assignment_strategy: str
     coordinator: str | None
     members: list[MemberRow]
@@ -90,7 +100,12 @@ def list_groups(admin: AdminClient) -> list[GroupListing]:
     if result.errors:
         raise result.errors[0]
     rows: list[GroupListing] = [
-        {"group": listing.group_id, "state": _name(listing.state), "type": _name(listing.type).lower()}
+        {
+            "group": listing.group_id,
+            "state": _name(listing.state),
+            "type": _name(listing.type).lower(),
+            "protocol": listing.protocol_type,
+        }
         for listing in result.valid
     ]
     return sorted(rows, key=lambda row: row["group"])
@@ -133,7 +148,10 @@ def describe_group(admin: AdminClient, group: str) -> GroupState:
     coordinator = description.coordinator
     return {
         "group": group,
+        "type": _name(description.type).lower(),
         "state": _name(description.state),
+        "group_epoch": description.group_epoch,
+        "target_assignment_epoch": description.target_assignment_epoch,
         "assignment_strategy": description.partition_assignor,
         "coordinator": f"{coordinator.host}:{coordinator.port} ({coordinator.id})" if coordinator else None,
         "members": [_member_row(member) for member in description.members],
@@ -160,14 +178,22 @@ def _known_topics(admin: AdminClient, names: set[str]) -> list[str]:
 
 
 def _member_row(member: MemberDescription) -> MemberRow:
-    assigned = member.assignment.topic_partitions if member.assignment else []
     return {
         "member_id": member.member_id,
         "group_instance_id": member.group_instance_id,
         "client_id": member.client_id,
         "host": member.host,
-        "partitions": [f"{found.topic}-{found.partition}" for found in assigned],
+        "partitions": _partition_names(member.assignment) or [],
+        "epoch": member.member_epoch,
+        "target_partitions": _partition_names(member.target_assignment),
+        "is_upgraded": member.is_upgraded,
     }
+
+
+def _partition_names(assignment: MemberAssignment | None) -> list[str] | None:
+    if assignment is None:
+        return None
+    return [f"{found.topic}-{found.partition}" for found in assignment.topic_partitions]
 
 
 def _offset_row(
@@ -445,9 +471,18 @@ def describe_command(name: str, bootstrap: str, command_config: Path | None, as_
 
         show_json(found)
         return
-    click.echo(
-        f"{name}  {found['state']}  coordinator {found['coordinator']}  {found['assignment_strategy'] or ''}"
-    )
+    facts = [
+        name,
+        found["type"],
+        found["state"],
+        f"coordinator {found['coordinator']}",
+        found["assignment_strategy"],
+        "" if found["group_epoch"] is None else f"group epoch {found['group_epoch']}",
+        ""
+        if found["target_assignment_epoch"] is None
+        else f"target epoch {found['target_assignment_epoch']}",
+    ]
+    click.echo("  ".join(filter(None, facts)))
     rows = [
         {key: value for key, value in row.items() if key not in ("group", "host", "leader_epoch")}
         for row in found["offsets"]

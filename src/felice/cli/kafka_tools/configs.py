@@ -10,6 +10,7 @@ import click
 
 from felice.cli.configs import ENTITY_TYPES, OptionRow, alter_entity, describe_entity, parse_added
 from felice.cli.faults import Fault
+from felice.cli.groups import list_groups
 from felice.cli.kafka_tools import bootstrap_server_option, chosen_action, kafka_tool
 from felice.cli.options import admin_client, command_config_option, read_properties
 from felice.cli.quotas import alter_quotas, quotas_of
@@ -27,14 +28,18 @@ _DEFAULT = "\0"
 
 
 # Each action with the options that it takes.
-_SHORT = ("topic", "broker", "user", "client", "ip")
+_SHORT = ("topic", "broker", "group", "user", "client", "ip")
 _DEFAULTS = ("broker_defaults", "user_defaults", "client_defaults", "ip_defaults")
 _ENTITIES = frozenset(("entity_type", "entity_names", *_SHORT, *_DEFAULTS))
 _ACTIONS: Mapping[str, frozenset[str]] = {
     "describe": _ENTITIES | {"everything"},
     "alter": _ENTITIES | {"add_config", "add_config_file", "delete_config"},
 }
-_SOURCES = {"topics": "DYNAMIC_TOPIC_CONFIG", "brokers": "DYNAMIC_BROKER_CONFIG"}
+_SOURCES = {
+    "topics": "DYNAMIC_TOPIC_CONFIG",
+    "brokers": "DYNAMIC_BROKER_CONFIG",
+    "groups": "DYNAMIC_GROUP_CONFIG",
+}
 
 
 class _Options(TypedDict):
@@ -47,6 +52,7 @@ class _Options(TypedDict):
     entity_names: tuple[str, ...]
     topic: str | None
     broker: str | None
+    group: str | None
     user: str | None
     client: str | None
     ip: str | None
@@ -78,6 +84,7 @@ class _Options(TypedDict):
 )
 @click.option("--topic", help="Short for --entity-type topics --entity-name.")
 @click.option("--broker", help="Short for --entity-type brokers --entity-name.")
+@click.option("--group", help="Short for --entity-type groups --entity-name.")
 @click.option("--user", help="Short for --entity-type users --entity-name.")
 @click.option("--client", help="Short for --entity-type clients --entity-name.")
 @click.option("--ip", help="Short for --entity-type ips --entity-name.")
@@ -95,7 +102,7 @@ class _Options(TypedDict):
 )
 @click.option("--delete-config", metavar="K1,K2", help="Options to reset.")
 def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: Unpack[_Options]) -> None:
-    """Describe or alter the configuration of a topic or a broker, quotas, or SCRAM credentials of users.
+    """Describe or alter the configuration of a topic, a broker or a group, quotas, or SCRAM credentials of users.
 
     \b
     kafka-configs --bootstrap-server localhost:9092 --describe --topic flights
@@ -121,9 +128,13 @@ def kafka_configs(bootstrap_server: str, command_config: Path | None, **asked: U
         return
     ((entity_type, chosen),) = entities.items()
     if chosen == _DEFAULT and entity_type != "brokers":
-        raise Fault("--entity-default is not for topics, whose name must not be empty")
+        raise Fault(f"--entity-default is not for {entity_type}, whose name must not be empty")
     if changes is None:
-        for name in _names_of(admin, entity_type) if chosen is None else [_plain(chosen)]:
+        names = _names_of(admin, entity_type) if chosen is None else [_plain(chosen)]
+        if entity_type == "groups" and chosen is not None and chosen not in _names_of(admin, "groups"):
+            click.echo(f"The group '{chosen}' doesn't exist and doesn't have dynamic config.")
+            return
+        for name in names:
             rows = describe_entity(admin, entity_type, name)
             _describe(rows, entity_type, name, everything=asked["everything"])
         return
@@ -144,9 +155,14 @@ def _plain(name: str) -> str:
 
 
 def _names_of(admin: AdminClient, entity_type: str) -> list[str]:
-    """The names of all topics; or those of all brokers, and their default at the end."""
+    """All topics; all groups that exist or have options; or all brokers, and their default at the end."""
     if entity_type == "topics":
         return list_topics(admin)
+    if entity_type == "groups":
+        from felice.client.admin import ResourceType
+
+        configured = admin.list_config_resources(ResourceType.GROUP).result()
+        return sorted({*(row["group"] for row in list_groups(admin)), *configured})
     brokers = sorted(node.id for node in admin.describe_cluster().result().nodes)
     return [*map(str, brokers), ""]
 
@@ -162,6 +178,7 @@ def _entities(asked: _Options) -> dict[str, str | None]:
     shorts: dict[str, tuple[str | None, bool]] = {
         "topics": (asked["topic"], False),
         "brokers": (asked["broker"], asked["broker_defaults"]),
+        "groups": (asked["group"], False),
         "users": (asked["user"], asked["user_defaults"]),
         "clients": (asked["client"], asked["client_defaults"]),
         "ips": (asked["ip"], asked["ip_defaults"]),
@@ -177,7 +194,7 @@ def _entities(asked: _Options) -> dict[str, str | None]:
     found = {kind: _DEFAULT if name == "" else name for kind, name in found.items()}
     if not found:
         raise Fault(
-            "At least one of --entity-type, --topic, --broker, --user, --client, --ip must be specified"
+            "At least one of --entity-type, --topic, --broker, --group, --user, --client, --ip must be specified"
         )
     return found
 

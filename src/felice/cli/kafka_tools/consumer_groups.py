@@ -42,7 +42,7 @@ _ACTIONS: Mapping[str, frozenset[str]] = {
 _STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _TYPES = ("Classic", "Consumer")
 _MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
-_VERBOSE_MEMBER_COLUMNS = ("CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT")
+_MEMBER_WIDTHS = {"GROUP-INSTANCE-ID": 17, "CURRENT-ASSIGNMENT": 20, "TARGET-ASSIGNMENT": 20}
 _OFFSET_COLUMNS = {
     "GROUP": "group",
     "TOPIC": "topic",
@@ -218,6 +218,8 @@ def _describe(admin: AdminClient, names: list[str], asked: _Options) -> None:
             )
         if not found["members"]:
             click.echo(f"\nConsumer group '{name}' has no active members.", err=True)
+        elif found["state"] not in ("Stable", "Empty"):
+            click.echo(f"\nWarning: Consumer group '{name}' is rebalancing.", err=True)
         if asked["members"]:
             _print_members(found, verbose=asked["verbose"])
         elif asked["state"] is not None:
@@ -252,40 +254,56 @@ def _print_offsets(found: GroupState, *, verbose: bool) -> None:
 
 
 def _print_members(found: GroupState, *, verbose: bool) -> None:
+    members = found["members"]
+    # As in Kafka's tool, these columns are there if they say something.
+    has_instances = any(member["group_instance_id"] for member in members)
+    has_classic = any(member["is_upgraded"] is False for member in members)
     rows: list[dict[str, object]] = []
-    for member in found["members"]:
-        row: dict[str, object] = {
-            "GROUP": found["group"],
-            "CONSUMER-ID": member["member_id"],
+    for member in members:
+        row: dict[str, object] = {"GROUP": found["group"], "CONSUMER-ID": member["member_id"]}
+        if has_instances:
+            row["GROUP-INSTANCE-ID"] = member["group_instance_id"] or ""
+        row |= {
             "HOST": member["host"],
             "CLIENT-ID": member["client_id"],
             "#PARTITIONS": len(member["partitions"]),
         }
-        # Members of the classic protocol have neither epochs nor an assignment to come.
-        more = {"CURRENT-EPOCH": None, "CURRENT-ASSIGNMENT": _assignment(member["partitions"])}
-        rows.append({**row, **more, "TARGET-EPOCH": None, "TARGET-ASSIGNMENT": None} if verbose else row)
-    columns = [*_MEMBER_COLUMNS, *(_VERBOSE_MEMBER_COLUMNS if verbose else ())]
-    _print(tuple(columns), [tuple(row.values()) for row in rows], [15] * len(columns))
+        if verbose:
+            # Members of a classic group have neither epochs nor an assignment to come.
+            row |= {
+                "CURRENT-EPOCH": member["epoch"],
+                "CURRENT-ASSIGNMENT": _assignment(member["partitions"]),
+                "TARGET-EPOCH": found["target_assignment_epoch"],
+                "TARGET-ASSIGNMENT": _assignment(member["target_partitions"] or []),
+            }
+            if has_classic:
+                row["UPGRADED"] = "false" if member["is_upgraded"] is False else "true"
+        rows.append(row)
+    columns = tuple(rows[0]) if rows else _MEMBER_COLUMNS
+    _print(columns, [tuple(row.values()) for row in rows], [_MEMBER_WIDTHS.get(name, 15) for name in columns])
 
 
-def _assignment(partitions: Sequence[str]) -> str:
-    """`t1:0,1;t2:0` from `t1-0`, `t1-1`, `t2-0`."""
+def _assignment(partitions: Sequence[str]) -> str | None:
+    """`t1:0,1;t2:0` from `t1-0`, `t1-1`, `t2-0`; None without partitions."""
     topics: dict[str, list[int]] = {}
     for name in partitions:
         topic, _, number = name.rpartition("-")
         topics.setdefault(topic, []).append(int(number))
-    return ";".join(f"{topic}:{','.join(map(str, sorted(topics[topic])))}" for topic in sorted(topics))
+    shown = ";".join(f"{topic}:{','.join(map(str, sorted(topics[topic])))}" for topic in sorted(topics))
+    return shown or None
 
 
 def _print_state(found: GroupState, *, verbose: bool) -> None:
-    # Only groups of the new protocol have epochs.
-    epochs = {"GROUP-EPOCH": (None, 15), "TARGET-ASSIGNMENT-EPOCH": (None, 25)} if verbose else {}
+    epochs: dict[str, tuple[object, int]] = {
+        "GROUP-EPOCH": (found["group_epoch"], 15),
+        "TARGET-ASSIGNMENT-EPOCH": (found["target_assignment_epoch"], 25),
+    }
     cells: dict[str, tuple[object, int]] = {
-        "GROUP": (found["group"], 25),
+        "GROUP": (found["group"], 15),
         "COORDINATOR (ID)": (found["coordinator"], 25),
-        "ASSIGNMENT-STRATEGY": (found["assignment_strategy"] or "-", 25),
+        "ASSIGNMENT-STRATEGY": (found["assignment_strategy"] or "-", 20),
         "STATE": (found["state"], 20),
-        **epochs,
+        **(epochs if verbose else {}),
         "#MEMBERS": (len(found["members"]), 10),
     }
     values, widths = zip(*cells.values(), strict=True)

@@ -19,7 +19,6 @@ LEFT_OUT: Mapping[str, dict[str, str]] = {
         "--bootstrap-controller": _NO_CONTROLLERS,
         "--broker-logger": "levels of loggers are changed with Kafka's own tool, or any client",
         "--client-metrics": "kafka-client-metrics has them",
-        "--group": "groups have no options here",
     },
     "kafka-console-consumer": {
         "--enable-systest-events": "it is for the system tests of Apache Kafka",

@@ -16,6 +16,7 @@ from felice.client.admin.client_metrics_futures import ClientMetricsFutures
 from felice.client.admin.enumerations import (
     ElectionType,
     IsolationLevel,
+    ResourceType,
 )
 from felice.client.admin.group_futures import GroupFutures
 from felice.client.admin.model import (
@@ -193,6 +194,12 @@ class AdminClient(GroupFutures, TransactionFutures, TokenFutures, ClientMetricsF
         """Return the configs of each resource. Futures of `{name: ConfigEntry}`."""
         given(resources, "resource")
         return self._many(resources, self._admin.describe_configs(resources, request_timeout))
+
+    def list_config_resources(
+        self, restype: ResourceType, *, request_timeout: float = DEFAULT_TIMEOUT_S
+    ) -> Future[list[str]]:
+        """Return the names of the resources of a type that have configs. A group has them if some were set."""
+        return self._one(self._admin.list_config_resources(restype, request_timeout))
 
     def alter_configs(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from felice.client.admin.configs import names_of_type
 from felice.client.admin.retries import DEFAULT_TIMEOUT_S, RetryingCalls
 from felice.client.arguments import takes_lists
 from felice.client.error import failure
@@ -18,7 +19,6 @@ from felice.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from felice.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 _SET, _DELETE = 0, 1
 _CLIENT_METRICS = int(ResourceType.CLIENT_METRICS)
@@ -30,7 +30,7 @@ class ClientMetricsCalls(RetryingCalls):
 
     async def list_client_metrics_resources(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
         """Return the names of the client metrics resources."""
-        return await self._ask(timeout_s, _list)
+        return await self._ask(timeout_s, names_of_type, _CLIENT_METRICS)
 
     async def describe_client_metrics(
         self, name: str, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -43,14 +43,6 @@ class ClientMetricsCalls(RetryingCalls):
     ) -> None:
         """Set configurations of a client metrics resource; None resets one. A resource without any is deleted."""
         await self._ask(timeout_s, _alter, name, changes)
-
-
-async def _list(cluster: Cluster) -> list[str]:
-    # Every version lists client metrics; version 0 lists nothing else.
-    response = await cluster.call_any(ListConfigResourcesRequest(resource_types=[_CLIENT_METRICS]))
-    if response.error_code:
-        raise failure(response.error_code)
-    return sorted(row.resource_name for row in response.config_resources)
 
 
 async def _describe(cluster: Cluster, name: str) -> dict[str, str | None]:

@@ -19,6 +19,7 @@ from felice.client.admin.model import ConfigEntry, ConfigResource
 from felice.client.admin.results import Results, from_each, no_broker, outcome
 from felice.client.error import KafkaError, failure
 from felice.client.net.cluster import Cluster
+from felice.client.net.wire import ByVersion
 from felice.protocol.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -31,6 +32,9 @@ from felice.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
+from felice.protocol.messages.describe_configs import (
+    ResourceType as WireResourceType,
+)
 from felice.protocol.messages.incremental_alter_configs import (
     AlterableConfig as IncrementalConfig,
 )
@@ -41,8 +45,28 @@ from felice.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from felice.protocol.messages.list_config_resources import ListConfigResourcesRequest
 
 R = TypeVar("R")
+
+
+async def list_config_resources(cluster: Cluster, restype: ResourceType) -> list[str]:
+    """Return the names of the resources of a type that have configs."""
+    return await names_of_type(cluster, WIRE_RESOURCE_TYPES[restype])
+
+
+async def names_of_type(cluster: Cluster, wire_type: int) -> list[str]:
+    """Return the names of the resources of a type of the protocol. Version 0 lists client metrics alone."""
+
+    def build(version: int) -> ListConfigResourcesRequest:
+        if version == 0 and wire_type != WireResourceType.CLIENT_METRICS:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, "the broker does not list these resources")
+        return ListConfigResourcesRequest(resource_types=[wire_type] if version > 0 else [])
+
+    response = await cluster.call_any(ByVersion(ListConfigResourcesRequest, build))
+    if response.error_code:
+        raise failure(response.error_code)
+    return sorted(row.resource_name for row in response.config_resources)
 
 
 def _wire_type(resource: ConfigResource) -> int:

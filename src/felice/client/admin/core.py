@@ -22,6 +22,7 @@ from felice.client.admin.acls import AclBinding, AclBindingFilter
 from felice.client.admin.client_metrics import ClientMetricsCalls
 from felice.client.admin.enumerations import (
     ElectionType,
+    ResourceType,
     authorized_operations,
 )
 from felice.client.admin.group_calls import GroupCalls
@@ -176,6 +177,12 @@ class Admin(GroupCalls, TransactionCalls, TokenCalls, ClientMetricsCalls):
         return await self._each(
             by_itself(resources), timeout_s, configs.incremental_alter_configs, validate_only
         )
+
+    async def list_config_resources(
+        self, restype: ResourceType, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[str]:
+        """Return the names of the resources of a type that have configs. A group has them if some were set."""
+        return await self._ask(timeout_s, configs.list_config_resources, restype)
 
     # Access rules
 

@@ -34,7 +34,15 @@ from felice.client.net.requests import by_topic
 from felice.client.net.wire import ByVersion
 from felice.protocol.codec import decode_data
 from felice.protocol.errors import ErrorCode
-from felice.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from felice.protocol.messages.consumer_group_describe import (
+    MEMBER_TYPE_CONSUMER,
+    MEMBER_TYPE_UNKNOWN,
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    Member,
+)
+from felice.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from felice.protocol.messages.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolAssignment
 from felice.protocol.messages.delete_groups import DeleteGroupsRequest
 from felice.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -127,12 +135,19 @@ async def group_metadata(cluster: Cluster, group_id: str, timeout_s: float) -> G
 async def describe_group(
     cluster: Cluster, group_id: str, timeout_s: float, include_authorized_operations: bool = False
 ) -> ConsumerGroupDescription:
-    """Return a group with its members' decoded assignments."""
+    """Return a group with its members' decoded assignments; a group that does not exist has the state Dead."""
     row, broker = await _ask_about_group(cluster, group_id, timeout_s, include_authorized_operations)
     if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         raise failure(row.error_code, row.error_message or group_id)
-    # For a group that does not exist, version 6 reports an error and older versions the state Dead: return Dead.
+    # For a group of another protocol, or none, version 6 reports an error and older versions the state Dead.
     state = "Dead" if row.error_code else row.group_state
+    if state == "Dead":
+        request = ConsumerGroupDescribeRequest(
+            group_ids=[group_id], include_authorized_operations=include_authorized_operations
+        )
+        found = await _consumer_group(cluster, group_id, request, timeout_s)
+        if found is not None:
+            return _consumer_description(found, broker)
     return ConsumerGroupDescription(
         group_id,
         row.protocol_type == "",
@@ -143,6 +158,64 @@ async def describe_group(
         authorized_operations(row.authorized_operations),
         ConsumerGroupType.CLASSIC,
         row.protocol_type,
+    )
+
+
+async def _consumer_group(
+    cluster: Cluster, group_id: str, request: ConsumerGroupDescribeRequest, timeout_s: float
+) -> DescribedConsumerGroup | None:
+    """Return a group of KIP-848, or None if there is none of this id, or the broker does not have this protocol."""
+    try:
+        response = await ask_coordinator(cluster, group_id, request, timeout_s)
+    except KafkaException as error:
+        if error.code == KafkaError._UNSUPPORTED_FEATURE:
+            return None
+        raise
+    row: DescribedConsumerGroup = response.groups[0]
+    raise_if_moved(cluster, group_id, row.error_code)
+    if row.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    if row.error_code:
+        raise failure(row.error_code, row.error_message or group_id)
+    return row
+
+
+def _consumer_description(row: DescribedConsumerGroup, broker: BrokerMetadata) -> ConsumerGroupDescription:
+    return ConsumerGroupDescription(
+        row.group_id,
+        False,
+        [_consumer_member(member) for member in row.members],
+        row.assignor_name,
+        ConsumerGroupState.of(row.group_state),
+        Node(broker.id, broker.host, broker.port, broker.rack),
+        authorized_operations(row.authorized_operations),
+        ConsumerGroupType.CONSUMER,
+        PROTOCOL_TYPE,
+        row.group_epoch,
+        row.assignment_epoch,
+    )
+
+
+def _consumer_member(member: Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        _consumer_assignment(member.assignment),
+        member.instance_id,
+        _consumer_assignment(member.target_assignment),
+        member.member_epoch,
+        None if member.member_type == MEMBER_TYPE_UNKNOWN else member.member_type == MEMBER_TYPE_CONSUMER,
+    )
+
+
+def _consumer_assignment(assignment: Assignment) -> MemberAssignment:
+    return MemberAssignment(
+        [
+            TopicPartition(topic.topic_name, number)
+            for topic in assignment.topic_partitions
+            for number in topic.partitions
+        ]
     )
 
 

@@ -337,7 +337,11 @@ class MemberAssignment:
 
 @dataclass(slots=True)
 class MemberDescription:
-    """A member of a group. `target_assignment` belongs to KIP-848; it is None for classic groups."""
+    """A member of a group.
+
+    `target_assignment`, `member_epoch` and `is_upgraded` belong to groups of KIP-848; they are None for classic groups.
+    `is_upgraded` is False for a member that uses the classic protocol. confluent_kafka has neither it nor the epochs.
+    """
 
     member_id: str
     client_id: str
@@ -345,11 +349,16 @@ class MemberDescription:
     assignment: MemberAssignment
     group_instance_id: str | None = None
     target_assignment: MemberAssignment | None = None
+    member_epoch: int | None = None
+    is_upgraded: bool | None = None
 
 
 @dataclass(slots=True)
 class ConsumerGroupDescription:
-    """A group with its members. `authorized_operations` is None unless requested."""
+    """A group with its members. `authorized_operations` is None unless requested.
+
+    The epochs are those of groups of KIP-848, None for classic groups. confluent_kafka does not have them.
+    """
 
     group_id: str
     is_simple_consumer_group: bool
@@ -360,6 +369,8 @@ class ConsumerGroupDescription:
     authorized_operations: list[AclOperation] | None = None
     type: ConsumerGroupType = ConsumerGroupType.UNKNOWN
     protocol_type: str = ""
+    group_epoch: int | None = None
+    target_assignment_epoch: int | None = None
 
 
 @dataclass(slots=True)

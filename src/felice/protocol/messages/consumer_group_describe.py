@@ -19,6 +19,11 @@ from felice.protocol.schema import (
     uid,
 )
 
+# The types of a member.
+MEMBER_TYPE_CONSUMER = 1
+MEMBER_TYPE_CLASSIC = 0
+MEMBER_TYPE_UNKNOWN = -1
+
 
 @request(api_key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest:
@@ -58,7 +63,7 @@ class Member:
     subscribed_topic_regex: str | None = string(nullable="0+", default=None)
     assignment: Assignment = nested(Assignment)
     target_assignment: Assignment = nested(Assignment)
-    member_type: int = int8(versions="1+", default=-1, ignorable=True)
+    member_type: int = int8(versions="1+", default=MEMBER_TYPE_UNKNOWN, ignorable=True)
 
 
 @struct

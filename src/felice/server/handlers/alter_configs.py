@@ -22,7 +22,8 @@ from felice.protocol.messages.describe_configs import ResourceType
 from felice.security.acl import Operation
 from felice.server.access.guards import config_permission, items_need
 from felice.server.configs.entries import ConfigEntry
-from felice.server.requests.config_resources import Edit, change_each, change_resource
+from felice.server.requests.config_resources import change_each, change_resource
+from felice.server.requests.named_resources import Edit
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

@@ -18,7 +18,8 @@ from felice.security.acl import Operation
 from felice.server.access.guards import config_permission, items_need
 from felice.server.configs import loggers
 from felice.server.configs.entries import ConfigEntry
-from felice.server.requests.config_resources import Edit, change_each, change_resource, check_logger_broker
+from felice.server.requests.config_resources import change_each, change_resource, check_logger_broker
+from felice.server.requests.named_resources import Edit
 
 if TYPE_CHECKING:
     from felice.server.context import RequestContext

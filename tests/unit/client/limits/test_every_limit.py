@@ -253,6 +253,7 @@ ADMIN: dict[str, Row] = {
     "force_terminate_transaction": (lambda one: one.force_terminate_transaction("x", **T), TIMED_OUT),
     "incremental_alter_configs": (lambda one: one.incremental_alter_configs([changed()], **T), TIMED_OUT),
     "list_api_versions": (lambda one: one.list_api_versions(**T), TIMED_OUT),
+    "list_config_resources": (lambda one: one.list_config_resources(ResourceType.GROUP, **T), TIMED_OUT),
     "list_client_metrics_resources": (lambda one: one.list_client_metrics_resources(**T), TIMED_OUT),
     "list_consumer_group_offsets": (
         lambda one: one.list_consumer_group_offsets(OFFSETS_OF_ONE_GROUP, **T),

@@ -8,13 +8,13 @@ from felice.coordinator.group.modern.reconciliation import Partitions
 from felice.coordinator.group.modern.topics import Topics
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_group_describe import (
+    MEMBER_TYPE_CLASSIC,
+    MEMBER_TYPE_CONSUMER,
     Assignment,
     DescribedGroup,
     Member,
     TopicPartitions,
 )
-
-_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def describe_consumer(
@@ -51,7 +51,7 @@ def _member(group: ConsumerGroup, member_id: str, topics: Topics) -> Member:
         subscribed_topic_regex=subscription.expression or None,
         assignment=_assignment(current.partitions, topics),
         target_assignment=_assignment(group.target(member_id), topics),
-        member_type=_CONSUMER_MEMBER if subscription.classic is None else _CLASSIC_MEMBER,
+        member_type=MEMBER_TYPE_CONSUMER if subscription.classic is None else MEMBER_TYPE_CLASSIC,
     )
 
 
