@@ -138,6 +138,12 @@ def test_groups_are_listed_by_type(tool: Tool) -> None:
     assert said == "error: The options --consumer and --protocol cannot be given together\n"
 
 
+@pytest.mark.parametrize(("expression", "said"), [("a.*", "valid."), ("a(", "invalid: missing ): a(.")])
+def test_a_regular_expression_is_checked(tool: Tool, expression: str, said: str) -> None:
+    shown = tool("kafka-consumer-groups", "--validate-regex", expression)
+    assert shown == f"The regular expression `{expression}` is {said}\n"
+
+
 def test_our_own_command_shows_the_group_as_json(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(
         run_command(groups, ["describe", "new", "--bootstrap-server", bootstrap, "--json"], 0, capsys)

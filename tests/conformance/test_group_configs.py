@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from conformance.test_behaviours_admin import APPEND, DELETE, SET, alter, config_resources, describe
+from conformance.topics import new_topic
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from felice.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from felice.protocol.messages.describe_configs import ConfigSource, ResourceType
 from waiting import wait_until
 
@@ -102,3 +104,28 @@ def test_any_other_name_is_one(wire: Wire, group: str) -> None:
     assert alter(wire, group, (INTERVAL, SET, "3"), kind=GROUP).error_code == 0
     wait_until(lambda: values(wire, group)[INTERVAL] == "3")
     assert alter(wire, group, (INTERVAL, DELETE, None), kind=GROUP).error_code == 0
+
+
+def test_a_member_hears_of_a_change_with_its_next_heartbeat(wire: Wire) -> None:
+    group, topic = unique_name("group"), new_topic(wire)
+
+    def beat(epoch: int, names: list[str] | None = None) -> Any:
+        return wire.ask(
+            ConsumerGroupHeartbeatRequest(
+                group_id=group,
+                member_id="m",
+                member_epoch=epoch,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=names,
+                topic_partitions=[] if epoch == 0 else None,
+            ),
+            1,
+        )
+
+    wait_until(lambda: beat(0, [topic]).error_code == 0)
+    joined = beat(0, [topic])
+    assert (joined.error_code, joined.heartbeat_interval_ms) == (0, 5_000)
+    assert alter(wire, group, (HEARTBEAT, SET, "6000"), kind=GROUP).error_code == 0
+    wait_until(lambda: beat(joined.member_epoch).heartbeat_interval_ms == 6_000)
+    assert beat(-1).error_code == 0
+    assert alter(wire, group, (HEARTBEAT, DELETE, None), kind=GROUP).error_code == 0

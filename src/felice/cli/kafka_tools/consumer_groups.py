@@ -38,6 +38,7 @@ _ACTIONS: Mapping[str, frozenset[str]] = {
     "reset_offsets": _RESET_WAYS
     | {"groups", "all_groups", "topics", "all_topics", "export", "dry_run", "execute", "timeout"},
     "delete_offsets": frozenset(("groups", "topics", "timeout")),
+    "validate_regex": frozenset(),
 }
 _STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _TYPES = ("Classic", "Consumer")
@@ -65,6 +66,7 @@ class _Options(ResetChoices):
     do_delete: bool
     do_reset_offsets: bool
     do_delete_offsets: bool
+    do_validate_regex: str | None
     groups: tuple[str, ...]
     all_groups: bool
     topics: tuple[str, ...]
@@ -96,6 +98,12 @@ class _Options(ResetChoices):
     "do_delete_offsets",
     is_flag=True,
     help="Delete offsets of topics that the group does not read.",
+)
+@click.option(
+    "--validate-regex",
+    "do_validate_regex",
+    metavar="REGEX",
+    help="Check a regular expression of a subscription.",
 )
 @click.option("--group", "groups", multiple=True, help="Group to act on; may be repeated.")
 @click.option("--all-groups", is_flag=True, help="Act on every group.")
@@ -138,6 +146,9 @@ def kafka_consumer_groups(
     if asked["do_delete_offsets"] and not (asked["groups"] and asked["topics"]):
         raise Fault("Option --delete-offsets takes the following options: --group, --topic")
     action = chosen_action(_ACTIONS)
+    if asked["do_validate_regex"] is not None:
+        click.echo(_validity(asked["do_validate_regex"]))
+        return
     settings = {"request.timeout.ms": timeout} if timeout is not None else {}
     admin = admin_client(bootstrap_server, command_config, settings)
     if action == "list":
@@ -151,6 +162,15 @@ def kafka_consumer_groups(
         "delete_offsets": _delete_offsets,
     }
     actions[action](admin, names, asked)
+
+
+def _validity(expression: str) -> str:
+    """Whether members of groups may subscribe with an expression, by the checks of Felice's brokers."""
+    from felice.coordinator.group.consumer.expressions import fault_of
+
+    fault = fault_of(expression)
+    said = "valid" if fault is None else f"invalid: {fault}"
+    return f"The regular expression `{expression}` is {said}."
 
 
 def _group_names(admin: AdminClient, asked: _Options) -> list[str]:

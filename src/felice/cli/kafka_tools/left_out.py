@@ -26,9 +26,6 @@ LEFT_OUT: Mapping[str, dict[str, str]] = {
     "kafka-console-producer": {
         "--line-reader": f"{_JAVA_CLASS}; each line is a record, and --reader-property says how",
     },
-    "kafka-consumer-groups": {
-        "--validate-regex": "it checks patterns for a broker's RE2/J, which Felice does not use",
-    },
     "kafka-consumer-perf-test": {
         "--date-format": "it is a pattern of Java; times are printed as yyyy-MM-dd HH:mm:ss:SSS",
         "--print-metrics": _PERF_METRICS,

@@ -21,16 +21,24 @@ May = Callable[[str], bool]
 
 
 def check_expression(expression: str) -> None:
-    """Raises INVALID_REGULAR_EXPRESSION for an expression that RE2 does not accept, or that needs too much memory."""
+    """Raises INVALID_REGULAR_EXPRESSION for an expression that must not be used."""
+    reason = fault_of(expression)
+    if reason is not None:
+        message = f"SubscribedTopicRegex is not a valid regular expression: {reason}."
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+
+
+def fault_of(expression: str) -> str | None:
+    """Why an expression must not be used: RE2 refuses it, it is too long, or needs too much memory. None if it may."""
     import re2
 
     if len(expression) > MAX_LENGTH:
-        reason = f"it has {len(expression)} characters, and at most {MAX_LENGTH} are accepted"
-        raise _invalid(reason)
+        return f"it has {len(expression)} characters, and at most {MAX_LENGTH} are accepted"
     try:
         re2.compile(expression, _options(re2))
     except re2.error as error:
-        raise _invalid(_text_of(error)) from error
+        return _text_of(error)
+    return None
 
 
 def matched_names(
@@ -63,8 +71,3 @@ def _options(re2: Any) -> Any:
 def _text_of(error: Exception) -> str:
     text = error.args[0] if error.args else ""
     return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-
-
-def _invalid(reason: str) -> ApiError:
-    message = f"SubscribedTopicRegex is not a valid regular expression: {reason}."
-    return ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
