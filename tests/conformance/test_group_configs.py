@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.group_calls import find_coordinator
 from conformance.test_behaviours_admin import APPEND, DELETE, SET, alter, config_resources, describe
 from conformance.topics import new_topic
 from conformance.wire import Wire, unique_name
@@ -122,6 +123,7 @@ def test_a_member_hears_of_a_change_with_its_next_heartbeat(wire: Wire) -> None:
             1,
         )
 
+    find_coordinator(wire, group)
     wait_until(lambda: beat(0, [topic]).error_code == 0)
     joined = beat(0, [topic])
     assert (joined.error_code, joined.heartbeat_interval_ms) == (0, 5_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -246,3 +247,19 @@ def test_the_watcher_follows_the_store() -> None:
         await watcher.stop()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["billing", "a/b c", ".", "..", "<default>", "%2E", "ü"])
+@pytest.mark.parametrize("path_of", [layout.client_metrics_path, layout.group_config_path])
+def test_a_resource_known_by_its_configuration_exists_while_it_has_one(
+    path_of: Callable[[str], str], name: str
+) -> None:
+    path = path_of(name)
+    assert layout.entity_of(path) == name and path.count("/") == 3
+    assert path.rpartition("/")[2] not in (".", "..")  # ZooKeeper refuses them
+    image = _with(ClusterImage(), (path, _node(layout.encode_config({"a": "1"}))))
+    assert image.config_at(path) == {"a": "1"}
+    assert {**image.client_metrics, **image.group_configs} == {name: {"a": "1"}}
+    for node in (None, _node(layout.encode_config({}))):
+        without = _with(image, (path, node))
+        assert (without.client_metrics, without.group_configs, without.config_at(path)) == ({}, {}, {})
