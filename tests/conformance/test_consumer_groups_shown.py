@@ -6,12 +6,12 @@ The output was measured beside Kafka 4.3.1's own tools, for groups that clients 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from conformance.command_line import run_command
-from conformance.test_kafka_tool_options import tool_named
+from conformance.test_kafka_tool_options import Tool, tool_named, tool_on
 from conformance.wire import Wire
 from felice.cli import main
 from felice.cli.groups import groups
@@ -23,8 +23,6 @@ from felice.protocol.messages.consumer_group_heartbeat import (
 )
 from felice.server.process.embedded import EmbeddedBroker
 from waiting import wait_until
-
-Tool = Callable[..., str]
 
 pytestmark = pytest.mark.felice_only
 
@@ -66,10 +64,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def tool(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Tool:
-    def run(name: str, *words: str, code: int = 0) -> str:
-        return run_command(tool_named(name), ["--bootstrap-server", bootstrap, *words], code, capsys)
-
-    return run
+    return tool_on(bootstrap, capsys)
 
 
 def cells(shown: str) -> list[list[str]]:

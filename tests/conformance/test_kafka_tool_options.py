@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -44,6 +44,7 @@ CLASSES = {
     "kafka-transactions": f"{PACKAGE}TransactionsCommand",
 }
 EMPTY = "/dev/null"
+Tool = Callable[..., str]
 _OPTION = re.compile(r"^ {0,3}(?:-\w(?: \S+)?, )?(--[a-z][\w.-]*)", re.MULTILINE)
 
 
@@ -54,6 +55,15 @@ def tool_named(name: str) -> click.Command:
         found for found in vars(module).values() if isinstance(found, click.Command) and found.name == name
     ]
     return command
+
+
+def tool_on(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Tool:
+    """`run(name, *words, code=0)` runs a tool on a broker, and returns what it prints."""
+
+    def run(name: str, *words: str, code: int = 0) -> str:
+        return run_command(tool_named(name), ["--bootstrap-server", bootstrap, *words], code, capsys)
+
+    return run
 
 
 def options_of(command: click.Command) -> Iterator[str]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.command_line import run_command
-from conformance.test_kafka_tool_options import tool_named
+from conformance.test_kafka_tool_options import Tool, tool_named, tool_on
 from felice.cli import main
 from felice.client import Consumer, Producer, TopicPartition
 from felice.client.admin import AdminClient, NewTopic
 from felice.server.process.embedded import EmbeddedBroker
-
-Tool = Callable[..., str]
 
 pytestmark = pytest.mark.felice_only
 
@@ -34,10 +32,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def tool(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Tool:
-    def run(name: str, *words: str, code: int = 0) -> str:
-        return run_command(tool_named(name), ["--bootstrap-server", bootstrap, *words], code, capsys)
-
-    return run
+    return tool_on(bootstrap, capsys)
 
 
 @pytest.mark.parametrize(
