@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from conformance.group_calls import find_coordinator
-from conformance.test_behaviours_admin import APPEND, DELETE, SET, alter, config_resources, describe
+from conformance.test_behaviours_admin import (
+    APPEND,
+    BROKER,
+    DELETE,
+    SET,
+    alter,
+    config_resources,
+    describe,
+    node_id,
+)
 from conformance.topics import new_topic
 from conformance.wire import Wire, unique_name
 from felice.protocol.errors import ErrorCode
@@ -131,3 +140,13 @@ def test_a_member_hears_of_a_change_with_its_next_heartbeat(wire: Wire) -> None:
     wait_until(lambda: beat(joined.member_epoch).heartbeat_interval_ms == 6_000)
     assert beat(-1).error_code == 0
     assert alter(wire, group, (HEARTBEAT, DELETE, None), kind=GROUP).error_code == 0
+
+
+def test_the_brokers_value_changes_while_it_runs(wire: Wire) -> None:
+    group, broker, name = unique_name("group"), node_id(wire), f"group.{INTERVAL}"
+    assert alter(wire, broker, (name, SET, "15001"), kind=BROKER).error_code != 0
+    assert alter(wire, broker, (name, SET, "2000"), kind=BROKER).error_code == 0
+    wait_until(lambda: values(wire, group)[INTERVAL] == "2000")
+    assert shown(wire, group)[INTERVAL].config_source == ConfigSource.DYNAMIC_BROKER_CONFIG
+    assert alter(wire, broker, (name, DELETE, None), kind=BROKER).error_code == 0
+    wait_until(lambda: values(wire, group) == DEFAULTS)

@@ -22,6 +22,8 @@ from kazoo.exceptions import NoAuthError
 from conformance.delegation_tokens import authenticate, create, describe, expire, ids, renew, token_client
 from conformance.secured import AUTHORIZER, Rule, describe_request, rows_of
 from conformance.telemetry import ask, described, subscribe_to
+from conformance.test_behaviours_admin import SET, alter
+from conformance.test_group_configs import GROUP, INTERVAL, values
 from conformance.wire import Wire
 from felice.cli import main
 from felice.ensemble import Ensemble
@@ -271,6 +273,23 @@ def test_a_client_metrics_resource_is_the_same_on_every_broker(cluster: Cluster)
     owner.start(60)
     try:
         assert owner.exists("/kafka/config/client-metrics/producers")
+    finally:
+        owner.stop()
+        owner.close()
+
+
+@pytest.mark.parametrize(("group", "node"), [("a/b", "a%2Fb"), (".", "%2E")])
+def test_the_options_of_a_group_are_the_same_on_every_broker(cluster: Cluster, group: str, node: str) -> None:
+    with cluster.connect(0) as admin:
+        changed = alter(admin, group, (INTERVAL, SET, "7"), kind=GROUP)
+        assert changed.error_code == 0, changed.error_message
+    for index in range(3):
+        with cluster.connect(index) as wire:
+            wait_until(lambda wire=wire: values(wire, group)[INTERVAL] == "7")
+    owner = _as_broker(cluster)
+    owner.start(60)
+    try:
+        assert owner.exists(f"/kafka/config/groups/{node}")
     finally:
         owner.stop()
         owner.close()
