@@ -208,7 +208,7 @@ def test_a_group_is_described_with_its_lag_and_reset(broker: EmbeddedBroker, fel
     felice("consume", "work", "--group", "crew", "--from-beginning", "-n", "10")
     found = json.loads(felice("groups", "describe", "crew", "--json"))
     assert [(row["current_offset"], row["lag"]) for row in found["offsets"]] == [(10, 0)]
-    assert {"group": "crew", "state": "Empty", "type": "classic"} in json.loads(
+    assert {"group": "crew", "state": "Empty", "type": "classic", "protocol": "consumer"} in json.loads(
         felice("groups", "list", "--json")
     )
     moved = json.loads(

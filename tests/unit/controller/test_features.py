@@ -42,7 +42,7 @@ def test_a_broker_does_not_join_a_cluster_with_features_that_it_lacks() -> None:
     assert unsupported_level({TRANSACTION_VERSION: 2}) is None
     assert unsupported_level({}) is None
     assert "at level 3" in (unsupported_level({TRANSACTION_VERSION: 3}) or "")
-    assert "group.version" in (unsupported_level({"group.version": 1}) or "")
+    assert "share.version" in (unsupported_level({"share.version": 1}) or "")
 
 
 def test_the_nodes_content_is_kafkas() -> None:
@@ -55,5 +55,9 @@ def test_the_nodes_content_is_kafkas() -> None:
 def test_a_broker_reports_the_features_that_it_supports() -> None:
     node = BrokerNode((), {}, None, 0, SUPPORTED)
     data = layout.encode_broker(node)
-    assert b'"features":{"transaction.version":{"min_version":0,"max_version":2}}' in data
+    group, transaction = (
+        f'"{name}":{{"min_version":0,"max_version":{level}}}'.encode()
+        for name, level in (("group.version", 1), ("transaction.version", 2))
+    )
+    assert b'"features":{' + group + b"," + transaction + b"}" in data
     assert layout.decode_broker(data) == node

@@ -75,9 +75,6 @@ class Context:
         self.services = SimpleNamespace(
             env=SimpleNamespace(clock=SystemClock()),
             image_follower=SimpleNamespace(check_session=lambda: self.events.append("session checked")),
-            coordinators=SimpleNamespace(
-                lookups=SimpleNamespace(on_group_request=lambda _: self.events.append("group request"))
-            ),
             image=SimpleNamespace(topic_names={}),
         )
 
@@ -188,13 +185,11 @@ def test_produce_without_acks_closes_the_connection_after_it_wrote_what_is_allow
     assert seen == [["a"], ["a"]]
 
 
-def test_a_member_that_is_refused_has_used_its_coordinator() -> None:
-    """Otherwise a warning would say that the client does not use it because of missing topics."""
+def test_a_member_that_is_refused_gets_no_protocol() -> None:
     context = Context(Allowing(), 9)
     answer = at_once(guard(API.JOIN_GROUP)(JoinGroupRequest(group_id="g"), context, deleting([])))
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert answer.protocol_name is None
-    assert context.events == ["group request"]
 
 
 def test_an_api_that_is_not_offered_has_no_handler() -> None:
