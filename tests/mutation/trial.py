@@ -44,6 +44,7 @@ PACKAGES = {
     "client": (
         "unit/client",
         "properties/client",
+        "scenarios/test_epoch_member.py",
         "unit/cli",
         "conformance/test_client_admin.py",
         "conformance/test_client_aio.py",

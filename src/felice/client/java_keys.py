@@ -18,7 +18,6 @@ WITHOUT_EFFECT = frozenset(
         "auto.include.jmx.reporter",
         "default.api.timeout.ms",
         "exclude.internal.topics",
-        "group.remote.assignor",
         "internal.leave.group.on.close",
         "internal.throw.on.fetch.stable.offset.unsupported",
         "key.deserializer",

@@ -131,6 +131,14 @@ _RESETS = {
     **dict.fromkeys(("error", "none"), "error"),
 }
 
+# Keys that a group whose partitions the broker assigns does not have, with what librdkafka says of them.
+_CLASSIC_ONLY = {
+    "session.timeout.ms": ". It is defined broker side",
+    "heartbeat.interval.ms": ". It is defined broker side",
+    "partition.assignment.strategy": ". Use `group.remote.assignor` instead",
+    "group.protocol.type": "",
+}
+
 # The child of the client's logger that warns of keys without effect.
 CONFIGURATION_LOGGER = "configuration"
 
@@ -210,7 +218,7 @@ class ClientSettings:
         dependent = settings._check(chosen)
         settings = replace(settings, **dependent, security=make_security(settings.tls_and_sasl))
         settings._turn_on_debug()
-        if without_effect:
+        if settings.without_effect:
             logger, named = settings.log(CONFIGURATION_LOGGER), ", ".join(settings.without_effect)
             logger.warning("configuration without effect in this %s: %s", cls.title, named)
         return settings
@@ -405,7 +413,8 @@ class ConsumerSettings(ClientSettings):
     client_rack: str = key("client.rack", text, "", "c", silent="pa")
     group_id: str = key("group.id", text, "", "c")
     group_instance_id: str | None = key("group.instance.id", text, None, "c")
-    group_protocol: str = key("group.protocol", one_of("classic"), "classic", "c")
+    group_protocol: str = key("group.protocol", one_of("classic", "consumer"), "classic", "c")
+    group_remote_assignor: str | None = key("group.remote.assignor", text, None, "c")
     session_timeout_ms: int = key("session.timeout.ms", integer(1), 45_000, "c")
     heartbeat_interval_ms: int = key("heartbeat.interval.ms", integer(1), 3_000, "c")
     max_poll_interval_ms: int = key("max.poll.interval.ms", integer(1), 300_000, "c")
@@ -431,20 +440,32 @@ class ConsumerSettings(ClientSettings):
     on_commit: Callback = key("on_commit", function, None, "c")
 
     def _check_own(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if given.get("message.max.bytes", 0) > self.fetch_max_bytes:
+            raise invalid('"message.max.bytes" must not be above "fetch.max.bytes"')
+        if given.get("receive.message.max.bytes", INT_MAX) < self.fetch_max_bytes + _RESPONSE_OVERHEAD:
+            raise invalid('"receive.message.max.bytes" must be at least "fetch.max.bytes" + 512')
+        return self._check_classic(given) if self.group_protocol == "classic" else self._check_epochs(given)
+
+    def _check_classic(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         _check_at_most(
             given,
             ("session.timeout.ms", self.session_timeout_ms),
             ("max.poll.interval.ms", self.max_poll_interval_ms),
         )
-        if given.get("message.max.bytes", 0) > self.fetch_max_bytes:
-            raise invalid('"message.max.bytes" must not be above "fetch.max.bytes"')
-        if given.get("receive.message.max.bytes", INT_MAX) < self.fetch_max_bytes + _RESPONSE_OVERHEAD:
-            raise invalid('"receive.message.max.bytes" must be at least "fetch.max.bytes" + 512')
-        if self.heartbeat_interval_ms < self.session_timeout_ms:
-            return {}
-        if "heartbeat.interval.ms" in self.explicit:
-            raise invalid('"heartbeat.interval.ms" must be less than "session.timeout.ms"')
-        return {"heartbeat_interval_ms": max(1, self.session_timeout_ms // 3)}
+        dependent: dict[str, Any] = {}
+        if self.group_remote_assignor:
+            dependent["without_effect"] = tuple(sorted((*self.without_effect, "group.remote.assignor")))
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            if "heartbeat.interval.ms" in self.explicit:
+                raise invalid('"heartbeat.interval.ms" must be less than "session.timeout.ms"')
+            dependent["heartbeat_interval_ms"] = max(1, self.session_timeout_ms // 3)
+        return dependent
+
+    def _check_epochs(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        for name, why in _CLASSIC_ONLY.items():
+            if name in given:
+                raise invalid(f"`{name}` is not supported for `group.protocol=consumer`{why}")
+        return {}
 
 
 ROOMS = (ClientSettings, SecuritySettings, ProducerSettings, ConsumerSettings)

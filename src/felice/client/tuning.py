@@ -78,7 +78,6 @@ TUNING: Mapping[str, Tuning] = {
 UNSUPPORTED = (
     "enable.sasl.",
     "enable.ssl.",
-    "group.remote.assignor",
     "https.ca.",
     "interceptors",
     "oauthbearer",

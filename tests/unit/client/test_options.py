@@ -109,7 +109,7 @@ def test_adapter_of_a_logger_keeps_its_level() -> None:
 def test_guarantee_that_this_client_does_not_give_is_refused() -> None:
     assert accepted("p", enable_gapless_guarantee="false").without_effect == ()
     assert "expected one of false" in refused("p", enable_gapless_guarantee="true").str()
-    for name in ("topic_blacklist", "plugin_library_paths", "group_remote_assignor"):
+    for name in ("topic_blacklist", "plugin_library_paths"):
         assert "not supported by this client" in refused("c", **{name: "x"}).str()
 
 

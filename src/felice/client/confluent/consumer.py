@@ -405,7 +405,7 @@ class Consumer:
     def memberid(self) -> str | None:
         """Return the member id from the group coordinator; None outside a group."""
         self._check_open()
-        return self._core.group_metadata().member_id or None
+        return self._core.member_id or None
 
     def consumer_group_metadata(self) -> ConsumerGroupMetadata:
         """Return the argument for `Producer.send_offsets_to_transaction`."""

@@ -29,7 +29,9 @@ from felice.client.consume.offsets import (
 from felice.client.consume.statistics import describe_consumer
 from felice.client.consume.subscription import AssignedPartition, Subscription
 from felice.client.error import KafkaError, KafkaException, error_of, failure
+from felice.client.group.consumer_group import GroupMembership
 from felice.client.group.consumer_membership import ConsumerMembership
+from felice.client.group.epoch_membership import EpochMembership
 from felice.client.group.requests import NOBODY, CommittedOffset
 from felice.client.model import (
     OFFSET_END,
@@ -56,6 +58,7 @@ AskApplication = Callable[[PartitionsCallback, list[TopicPartition]], Awaitable[
 """Runs a rebalance callback of the application, in the thread that the API chooses."""
 
 _LAST_COMMIT_TIMEOUT_S = 5.0
+_NOT_THIS_MEMBER = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class ConsumerCore:
@@ -73,15 +76,17 @@ class ConsumerCore:
     ) -> None:
         self.settings = settings
         self.delivery = delivery
-        self.subscription = Subscription()
+        self._by_epoch = settings.group_protocol == "consumer"
+        self.subscription = Subscription(resolves_patterns=not self._by_epoch)
         self.cluster = Cluster(settings, self._on_cluster_error, self._on_throttled)
         self.fetcher = Fetcher(self.cluster, self.subscription, delivery, settings)
-        self.membership: ConsumerMembership | None = None
+        self.membership: GroupMembership | None = None
         self.last_poll = asyncio.get_running_loop().time()
         self._ask = ask
         self._tell = tell
         self._callbacks: dict[str, PartitionsCallback | None] = {}
         self._assigned_by_application = False
+        self._is_ending = False
         self._auto_commit: asyncio.Task[None] | None = None
         self._commits = Commits(
             self._send_commit, self.cluster.timeout_s, self._report_commit if settings.on_commit else None
@@ -89,7 +94,8 @@ class ConsumerCore:
         self.fatal: KafkaError | None = None
         # Of partitions that are no longer assigned.
         self._last_watermarks: dict[Partition, tuple[int, int]] = {}
-        self.fetcher.before_committed = self._commits.wait
+        if settings.group_id:
+            self.fetcher.find_committed = self._find_committed
         self.statistics = Statistics(self.cluster, settings, self._describe, tell)
         self.statistics.start()
 
@@ -133,7 +139,8 @@ class ConsumerCore:
         self.subscription.subscribe(topics)
         self._callbacks = dict(callbacks)
         if self.membership is None:
-            self.membership = ConsumerMembership(self.cluster, self.subscription, self.settings, self)
+            kind = EpochMembership if self._by_epoch else ConsumerMembership
+            self.membership = kind(self.cluster, self.subscription, self.settings, self)
             self.membership.start()
             self._start_auto_commit()
         else:
@@ -149,7 +156,11 @@ class ConsumerCore:
         """Revoke all partitions, commit, drop the assignment and leave the group, in this order."""
         membership = self.membership
         if membership is not None:
-            await membership.end()
+            self._is_ending = True
+            try:
+                await membership.end()
+            finally:
+                self._is_ending = False
         self._assigned_by_application = True
         self._on_removed(self.subscription.assign([]))
         # Until it has left the group, the consumer is a member and commits as a member.
@@ -159,7 +170,11 @@ class ConsumerCore:
             self.membership = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment."""
+        """Replace the assignment. Raises _STATE if the broker assigns the partitions of the group."""
+        if self._by_epoch and self.membership is not None and not self._is_ending:
+            # As with librdkafka: the broker tells what comes and goes, so there is no whole assignment to replace.
+            why = "with group.protocol=consumer, use incremental_assign() and incremental_unassign()"
+            raise failure(KafkaError._STATE, f"assign() and unassign(): {why}")
         removed = self.subscription.assign(partitions)
         self._assigned_by_application = True
         self._on_removed(removed)
@@ -227,13 +242,15 @@ class ConsumerCore:
 
     def on_group_error(self, error: KafkaError, topic: str = "") -> None:
         """Deliver an error of the group, or of one subscribed topic, to the application."""
-        if error == ErrorCode.FENCED_INSTANCE_ID:
-            error = self._fail_for_good(error)
         # librdkafka names partition 0 beside a topic.
         self.delivery.put(error_message(error, topic, 0 if topic else -1))
 
+    def on_fatal_error(self, error: KafkaError) -> None:
+        """Deliver an error after which this consumer cannot be a member again."""
+        self.on_group_error(self._fail_for_good(error))
+
     def _fail_for_good(self, error: KafkaError) -> KafkaError:
-        """Refuse commits and subscriptions from now on: another consumer has this `group.instance.id`."""
+        """Refuse commits and subscriptions from now on."""
         self.fatal = KafkaError(
             KafkaError._FATAL, f"{error_of(KafkaError._FATAL).str()}: {error.str()}", fatal=True
         )
@@ -368,12 +385,17 @@ class ConsumerCore:
         """Send one commit as the member that this consumer is now; returns the error code of each partition."""
         group_id = self.settings.group_id
         self._check_alive()
-        member = self.membership.member if self.membership is not None else None
-        if member is not None and member.expelled:
+        membership = self.membership
+        if membership is not None and membership.member.expelled:
             # A commit without a member id could overwrite the commits of the new owners.
             raise failure(ErrorCode.UNKNOWN_MEMBER_ID, f"no longer a member of group {group_id!r}")
-        committer = member.committer if member is not None else NOBODY
+        committer = membership.member.committer if membership is not None else NOBODY
         results = await commit_offsets(self.cluster, group_id, offsets, committer)
+        while stale := [key for key, code in results.items() if code == ErrorCode.STALE_MEMBER_EPOCH]:
+            if membership is None or not await membership.is_renewed(committer):
+                break
+            committer, again = membership.member.committer, {key: offsets[key] for key in stale}
+            results |= await commit_offsets(self.cluster, group_id, again, committer)
         if ErrorCode.FENCED_INSTANCE_ID in results.values():
             raise KafkaException(self._fail_for_good(error_of(ErrorCode.FENCED_INSTANCE_ID)))
         self.subscription.on_committed(
@@ -439,11 +461,32 @@ class ConsumerCore:
         """Return the group's committed offsets; OFFSET_INVALID for a partition without one."""
         self.check_group("committed()")
         keys = [tp.key for tp in partitions]
-        isolation = self.settings.isolation_level
         async with limited(self._limit_s(timeout_s), "committed(): no answer"):
-            await self._commits.wait()
-            found = await fetch_committed(self.cluster, self.settings.group_id, keys, isolation)
+            found = await self._find_committed(keys, waits_for_all=True)
         return [_committed_row(tp, found.get(tp.key)) for tp in partitions]
+
+    async def _find_committed(
+        self, keys: Sequence[Partition], *, waits_for_all: bool
+    ) -> dict[Partition, CommittedOffset]:
+        """Look committed offsets up, as a member if the group has epochs: another member's may not be read then.
+
+        Waits for the commits on their way: the committed offset of a partition may be one of theirs.
+        """
+        await self._commits.wait()
+        group_id, isolation = self.settings.group_id, self.settings.isolation_level
+        while True:
+            membership = self.membership if self._by_epoch else None
+            reader = NOBODY if membership is None else membership.member.committer
+            try:
+                return await fetch_committed(
+                    self.cluster, group_id, keys, isolation, waits_for_all=waits_for_all, reader=reader
+                )
+            except KafkaException as error:
+                if membership is None or error.code not in _NOT_THIS_MEMBER:
+                    raise
+                if not await membership.is_renewed(reader):
+                    # A retry can succeed: the heartbeats bring the member back, or take the partitions away.
+                    raise failure(error.code, f"offsets of group {group_id!r}", retriable=True) from None
 
     async def offsets_for_times(
         self, partitions: Sequence[TopicPartition], timeout_s: float | None = None
@@ -496,15 +539,18 @@ class ConsumerCore:
         """
         return await self.cluster.describe(topics, self._limit_s(timeout_s), code)
 
+    @property
+    def member_id(self) -> str:
+        """The id of the group's member; an empty text outside a group. Any thread may read this."""
+        return "" if self.membership is None else self.membership.member.member_id
+
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return group id, generation and member id, for `send_offsets_to_transaction`."""
         group_id = self.settings.group_id
         if self.membership is None:
             return ConsumerGroupMetadata(group_id)
-        member = self.membership.member
-        return ConsumerGroupMetadata(
-            group_id, member.generation, member.member_id, self.settings.group_instance_id
-        )
+        member = self.membership.member.committer
+        return ConsumerGroupMetadata(group_id, member.generation, member.member_id, member.instance_id)
 
     async def close(self) -> None:
         """Commit the last positions, leave the group and close the connections."""

@@ -13,9 +13,9 @@ Leaves:      decoding to `delivery`; the assignment to `subscription`; the choic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from felice.client.consume.delivery import Delivery, Fetched
 from felice.client.consume.isolation import READ_COMMITTED, visible_batches, whole_batches
@@ -24,11 +24,11 @@ from felice.client.consume.offsets import (
     LATEST,
     Found,
     ask_leaders,
-    fetch_committed,
     list_offsets,
 )
 from felice.client.consume.subscription import AssignedPartition, Lease, Subscription
 from felice.client.error import KafkaError, KafkaException, error_of, failure, kafka_error
+from felice.client.group.requests import CommittedOffset
 from felice.client.model import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -66,6 +66,15 @@ class Asked(NamedTuple):
         return self.partition.lease is not self.lease or self.partition.fetch_offset != self.offset
 
 
+class FindCommitted(Protocol):
+    """A function that looks up committed offsets of the group."""
+
+    async def __call__(
+        self, keys: Sequence[Partition], *, waits_for_all: bool
+    ) -> Mapping[Partition, CommittedOffset]:
+        """Return the offsets; with `waits_for_all` not before each row is without an error, or the time is over."""
+
+
 _Ask: TypeAlias = Callable[[Cluster, Mapping[Partition, int], int], Awaitable[Found]]
 
 # A broker answers the requests of one connection in order: a second request must not wait behind a long poll.
@@ -98,8 +107,8 @@ class Fetcher:
         self._waking = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
-        # Waits for the commits on their way: the committed offset where a partition begins may be one of theirs.
-        self.before_committed: Callable[[], Awaitable[None]] | None = None
+        self.find_committed: FindCommitted | None = None
+        """Looks up committed offsets; None without a group."""
         self.starved = False
         """True if a full queue prevents a fetch: the application must call `wake` after it takes messages."""
 
@@ -360,7 +369,7 @@ class Fetcher:
         logical = {p: p.start for p in partitions if _is_of_the_log(p.start)}
         stored = [p for p in partitions if p not in logical]
         unknown: list[AssignedPartition] = []
-        if stored and self._settings.group_id:
+        if stored and self.find_committed is not None:
             unknown = await self._resolve_committed(stored, leases)
             stored = [p for p in stored if p.fetch_offset is None and p not in unknown]
         for partition in stored:
@@ -386,11 +395,8 @@ class Fetcher:
         self, partitions: list[AssignedPartition], leases: dict[AssignedPartition, Lease]
     ) -> list[AssignedPartition]:
         """Begin at the committed offsets. Returns the partitions whose offset the coordinator cannot tell for now."""
-        if self.before_committed is not None:
-            await self.before_committed()
-        keys = [partition.key for partition in partitions]
-        group_id = self._settings.group_id
-        found = await fetch_committed(self._cluster, group_id, keys, self._isolation, waits_for_all=False)
+        assert self.find_committed is not None
+        found = await self.find_committed([partition.key for partition in partitions], waits_for_all=False)
         failed: KafkaException | None = None
         unknown = []
         for partition in partitions:

@@ -153,8 +153,9 @@ async def fetch_committed(
     isolation_level: int,
     *,
     waits_for_all: bool = True,
+    reader: Committer = NOBODY,
 ) -> dict[Partition, CommittedOffset]:
-    """Return the group's committed offsets; -1 for a partition without one.
+    """Return the group's committed offsets; -1 for a partition without one. A `reader` must be a current member.
 
     A row may have an error, for example of a transaction that still commits its offset. With `waits_for_all` the
     request is repeated until no row has one, or the time is over.
@@ -166,7 +167,9 @@ async def fetch_committed(
         code, offsets = fetched_offsets(response)
         return (code, *(row.error_code for row in offsets.values() if waits_for_all))
 
-    request = offset_fetch_request(group_id, list(partitions), require_stable=isolation_level == 1)
+    request = offset_fetch_request(
+        group_id, list(partitions), require_stable=isolation_level == 1, reader=reader
+    )
     try:
         code, offsets = fetched_offsets(await _coordinated(cluster, group_id, request, codes_of))
     except KafkaException:

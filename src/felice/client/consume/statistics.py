@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from felice.client.consume.delivery import Delivery
 from felice.client.consume.subscription import AssignedPartition, Subscription
-from felice.client.group.consumer_membership import ConsumerMembership
+from felice.client.group.consumer_group import GroupMembership
 from felice.client.model import OFFSET_INVALID, Partition
 from felice.client.net.cluster import Cluster
 from felice.client.net.statistics import Document, partition_row
@@ -15,7 +15,7 @@ def describe_consumer(
     cluster: Cluster,
     subscription: Subscription,
     delivery: Delivery,
-    membership: ConsumerMembership | None,
+    membership: GroupMembership | None,
 ) -> None:
     """Add the fetched totals, the assigned partitions and the group's state to the document."""
     document |= {
@@ -61,7 +61,7 @@ def _lag(end: int, offset: int) -> int:
     return max(0, end - offset) if end >= 0 and offset >= 0 else -1
 
 
-def _group(membership: ConsumerMembership, assigned: dict[Partition, AssignedPartition]) -> Document:
+def _group(membership: GroupMembership, assigned: dict[Partition, AssignedPartition]) -> Document:
     return {
         "state": "up" if membership.member.joined else "wait-coord",
         "join_state": "steady" if membership.stable else "wait-join",

@@ -204,31 +204,38 @@ class AssignedPartition:
 
 
 class Subscription:
-    """Belongs to the consumer's event loop. Other threads may read: every update replaces a whole value."""
+    """Belongs to the consumer's event loop. Other threads may read: every update replaces a whole value.
 
-    def __init__(self) -> None:
+    `resolves_patterns` is False if the broker resolves them: it has another syntax (RE2).
+    """
+
+    def __init__(self, *, resolves_patterns: bool = True) -> None:
+        self._resolves_patterns = resolves_patterns
         self.topics: frozenset[str] = frozenset()
+        self.expression: str | None = None
         self.pattern: Pattern | None = None
         self.assigned: dict[Partition, AssignedPartition] = {}
 
     @property
     def subscribed(self) -> bool:
         """True if there is a subscribed topic or pattern."""
-        return bool(self.topics) or self.pattern is not None
+        return bool(self.topics) or self.expression is not None
 
     def subscribe(self, names: Iterable[str]) -> None:
         """Subscribe to names and to patterns, which begin with ^."""
         plain = {name for name in names if not name.startswith("^")}
         patterns = [name for name in names if name.startswith("^")]
+        joined = "|".join(f"(?:{text})" for text in patterns)
+        expression = patterns[0] if len(patterns) == 1 else joined or None
         try:
-            self.pattern = own_pattern("|".join(f"(?:{text})" for text in patterns)) if patterns else None
+            compiled = own_pattern(expression) if expression and self._resolves_patterns else None
         except PatternError as error:
             raise failure(KafkaError._INVALID_ARG, f"subscription pattern: {error}") from None
-        self.topics = frozenset(plain)
+        self.topics, self.expression, self.pattern = frozenset(plain), expression, compiled
 
     def unsubscribe(self) -> None:
         """Drop all topics and patterns."""
-        self.topics, self.pattern = frozenset(), None
+        self.topics, self.expression, self.pattern = frozenset(), None, None
 
     def wanted_topics(self, existing: Iterable[str]) -> set[str]:
         """The subscribed names, and every existing topic that a pattern matches."""

@@ -11,51 +11,23 @@ Leaves:      joining, heartbeats and leaving to `membership`, callbacks and comm
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Never, Protocol
+from typing import Never
 
-from felice.client.error import KafkaError, KafkaException, error_of
+from felice.client.error import KafkaError, error_of
+from felice.client.group.consumer_group import Interest, Rebalances, SubscribedTopics
 from felice.client.group.consumer_member import ConsumerMember
 from felice.client.group.member import GroupSettings
 from felice.client.group.membership import Membership
+from felice.client.group.requests import Committer
 from felice.client.model import Partition
 from felice.client.net.cluster import Cluster
 from felice.client.options import ConsumerSettings
+from felice.protocol.errors import ErrorCode
 from felice.protocol.messages.consumer_protocol import PROTOCOL_TYPE
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from felice.protocol.patterns import Pattern
 
 _WATCH_INTERVAL_S = 1.0
-
-
-class Rebalances(Protocol):
-    """The consumer's reactions to a rebalance: assigning, revoking, reporting errors."""
-
-    async def on_assign(self, partitions: Sequence[Partition]) -> None:
-        """Take over these partitions."""
-
-    async def on_revoke(self, partitions: Sequence[Partition]) -> None:
-        """Give these partitions up, after a commit."""
-
-    async def on_lost(self, partitions: Sequence[Partition]) -> None:
-        """Give these partitions up without a commit: other members may own them."""
-
-    def on_group_error(self, error: KafkaError, topic: str = "") -> None:
-        """Report an error of the group to the application."""
-
-    def polled_at(self) -> float:
-        """Return the loop time of the application's last poll."""
-
-
-class Interest(Protocol):
-    """The topics that the consumer subscribes to, by name and by pattern."""
-
-    topics: frozenset[str]
-    pattern: Pattern | None
-
-    def wanted_topics(self, existing: Iterable[str]) -> set[str]:
-        """Return the subscribed topics, given the existing ones."""
 
 
 class ConsumerMembership(Membership[ConsumerMember]):
@@ -80,7 +52,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         self._rebalanced_at = self._loop.time()
         self._joined_topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
-        self._complained: set[str] = set()
+        self._topics = SubscribedTopics(cluster, subscription, rebalances)
 
     @property
     def rebalance_age_ms(self) -> int:
@@ -92,13 +64,17 @@ class ConsumerMembership(Membership[ConsumerMember]):
         """True if the member rebalances cooperatively (KIP-429)."""
         return self.member.cooperative
 
+    async def is_renewed(self, used: Committer) -> bool:
+        """Return False: whoever has an old generation has lost what it would commit."""
+        return False
+
     def _work(self) -> list[Coroutine[object, Never, None]]:
         return [*super()._work(), self._watch()]
 
     # Rebalances
 
     async def _prepare(self) -> None:
-        await self._learn_topics()
+        await self._topics.refresh()
 
     async def _join_request(self) -> JoinGroupRequest:
         while self._is_idle():
@@ -157,7 +133,10 @@ class ConsumerMembership(Membership[ConsumerMember]):
             await self._rebalances.on_lost(owned)
 
     def _on_group_error(self, error: KafkaError) -> None:
-        self._rebalances.on_group_error(error)
+        if error == ErrorCode.FENCED_INSTANCE_ID:
+            self._rebalances.on_fatal_error(error)
+        else:
+            self._rebalances.on_group_error(error)
 
     # Applications that stop polling
 
@@ -187,32 +166,17 @@ class ConsumerMembership(Membership[ConsumerMember]):
 
     # Topics
 
-    async def _learn_topics(self) -> None:
-        with contextlib.suppress(KafkaException):
-            await self._refresh()
-
-    async def _refresh(self) -> None:
-        subscription = self._subscription
-        self._cluster.interesting |= subscription.topics
-        if subscription.pattern is not None:
-            await self._cluster.refresh(None)
-        else:
-            names = sorted(subscription.topics)
-            await self._cluster.refresh(names, allow_auto_create=self._settings.allow_auto_create_topics)
-
     async def _watch(self) -> None:
         """Rebalance if subscribed topics are created, deleted or get partitions."""
         age_s = self._settings.metadata_max_age_ms / 1000
         refreshed = self._loop.time()
         while True:
             await asyncio.sleep(_WATCH_INTERVAL_S)
-            topology = self._cluster.topology
-            missing = [name for name in self._subscription.topics if not topology.partition_count(name)]
+            missing = self._topics.missing
             if missing or self._loop.time() - refreshed > age_s:
                 refreshed = self._loop.time()
-                with contextlib.suppress(KafkaException):
-                    await self._refresh()
-                self._report_missing(missing)
+                await self._topics.refresh()
+                self._topics.report_missing(missing)
             if self._stable and self._topics_changed():
                 self.rejoin("topics changed")
 
@@ -221,12 +185,3 @@ class ConsumerMembership(Membership[ConsumerMember]):
         if wanted != self._joined_topics:
             return True
         return self.member.is_leader and self._partition_counts(self._counts) != self._counts
-
-    def _report_missing(self, missing: list[str]) -> None:
-        """Report each subscribed topic that does not exist, once."""
-        for name in missing:
-            code = self._cluster.topology.topic_errors.get(name, 0)
-            if name not in self._complained and code:
-                self._complained.add(name)
-                error = error_of(code, f"subscribed topic not available: {name}")
-                self._rebalances.on_group_error(error, name)

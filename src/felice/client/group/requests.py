@@ -44,11 +44,16 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """The identity that commits offsets: a member of a generation, or no member (generation -1)."""
+    """The identity that commits offsets: a member of a generation or epoch, or no member (generation -1).
+
+    `stay` counts the memberships of one consumer, and is not sent: what a lost membership could not commit, the next
+    one must not commit.
+    """
 
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+    stay: int = 0
 
 
 NOBODY = Committer()
@@ -94,9 +99,16 @@ def commit_results(response: OffsetCommitResponse) -> dict[Partition, int]:
 
 
 def offset_fetch_request(
-    group_id: str, partitions: Iterable[Partition] | None, *, require_stable: bool = False
+    group_id: str,
+    partitions: Iterable[Partition] | None,
+    *,
+    require_stable: bool = False,
+    reader: Committer = NOBODY,
 ) -> ByVersion:
-    """An OffsetFetch request; `partitions` None asks for all committed offsets of the group."""
+    """An OffsetFetch request; `partitions` None asks for all committed offsets of the group.
+
+    A `reader` with an epoch is refused if it is not, or no longer, a member of the group (KIP-848).
+    """
     grouped = None if partitions is None else by_topic(partitions)
 
     def build(version: int) -> OffsetFetchRequest:
@@ -110,7 +122,10 @@ def offset_fetch_request(
                     for topic, numbers in grouped.items()
                 ]
             )
-            groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+            group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+            if reader.generation >= 0:
+                group.member_id, group.member_epoch = reader.member_id, reader.generation
+            groups = [group]
             return OffsetFetchRequest(groups=groups, require_stable=stable)
         old = (
             None

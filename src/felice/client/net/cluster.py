@@ -16,12 +16,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, Never, TypeVar
+from uuid import UUID
 
 from felice.client.error import KafkaError, KafkaException, beyond_the_code, failure, no_broker_answers
 from felice.client.model import BrokerMetadata, ClusterMetadata, ThrottleEvent
 from felice.client.net.connection import Connection, connect
 from felice.client.net.limits import limited, without_limit
-from felice.client.net.requests import metadata_request
+from felice.client.net.requests import metadata_request, topic_ids_request
 from felice.client.net.topology import Topology
 from felice.client.net.traffic import BrokerTraffic
 from felice.client.net.waiting import WAITING_LOGGER, Waiting
@@ -386,6 +387,13 @@ class Cluster:
         self.on_refreshed()
         found: MetadataResponse = response
         return found
+
+    async def refresh_by_id(self, topic_ids: Iterable[UUID]) -> None:
+        """Request metadata of the topics with these ids, whose names the topology then knows. Needs version 12."""
+        node, response = await self._call_any(topic_ids_request(topic_ids))
+        self.topology.update(response)
+        self.topology.answered_by(node.host, node.port)
+        self.on_refreshed()
 
     async def describe(
         self, topics: Iterable[str] | None, timeout_s: float, code: int = KafkaError._TRANSPORT

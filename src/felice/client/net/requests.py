@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
+from uuid import UUID
 
 from felice.client.error import KafkaError, error_of, failure
 from felice.client.model import OffsetAndTimestamp, Partition
@@ -30,6 +31,9 @@ LAST_VERSION_BY_NAME = 12
 OPERATIONS_IN_METADATA = 8
 """The first version of Metadata that reports authorized operations."""
 
+TOPIC_IDS_IN_METADATA = 12
+"""The first version of Metadata that may ask for topics by id."""
+
 LAST_EXPLICIT_PRODUCE = 11
 """From version 12 on, a transactional Produce adds its partitions to the transaction implicitly (KIP-890)."""
 
@@ -49,6 +53,18 @@ def metadata_request(topics: Iterable[str] | None, *, allow_auto_create: bool) -
     """A Metadata request for these topics: None means all topics, an empty list none."""
     rows = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
     return MetadataRequest(topics=rows, allow_auto_topic_creation=allow_auto_create)
+
+
+def topic_ids_request(topic_ids: Iterable[UUID]) -> ByVersion:
+    """A Metadata request for the topics with these ids; needs version 12."""
+    rows = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+
+    def build(version: int) -> MetadataRequest:
+        if version < TOPIC_IDS_IN_METADATA:
+            raise failure(KafkaError._UNSUPPORTED_FEATURE, "the broker does not look up topics by their ids")
+        return MetadataRequest(topics=rows, allow_auto_topic_creation=False)
+
+    return ByVersion(MetadataRequest, build)
 
 
 def topic_operations_request(topics: Iterable[str]) -> ByVersion:

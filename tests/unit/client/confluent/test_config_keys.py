@@ -19,6 +19,7 @@ VALUES = {
     "compression.type": "none",
     "group.id": "g",
     "group.instance.id": "i",
+    "group.remote.assignor": "range",
     "isolation.level": "read_committed",
     "partition.assignment.strategy": "range",
     "partitioner": "murmur2",
