@@ -30,6 +30,7 @@
 #   make sql-kills  fourteen queries of two SQL servers make each result once while servers, Java, workers and brokers are
 #                killed KILLS (300) times; BROKERS=3 for three brokers
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
+#   make group-kills  five consumers of two clients come and go in a KIP-848 group while their broker is killed KILLS (300) times
 #   make connect-kills  tasks of each connector are killed KILLS (20) times in each phase of their work, and the servers at their other side
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
@@ -44,7 +45,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills sql-kills registry-kills connect-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills sql-kills registry-kills group-kills connect-kills streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -181,6 +182,9 @@ sql-kills: $(VENV)/.dev
 
 registry-kills: $(VENV)/.dev
 	REGISTRY_KILLS=$(KILLS) $(PYTEST) -s tests/conformance/test_registry_failover.py
+
+group-kills: $(VENV)/.dev
+	PYTHONPATH=tests $(PY) tests/conformance/group_kills.py $(KILLS) $(or $(SEED),random)
 
 streams-oracle: $(VENV)/.dev peers
 	PYTHONPATH=tests $(PY) -m streams --seeds $(SEEDS) $(ARGS)
