@@ -1,6 +1,7 @@
 """Regular expressions of consumer groups: RE2 compiles them in the event loop, so what it may cost is limited."""
 
 import pytest
+
 from felice.coordinator.group.consumer.expressions import MAX_LENGTH, check_expression, matched_names
 from felice.protocol.errors import ApiError, ErrorCode
 
