@@ -23,6 +23,7 @@ _EXPLAINED = frozenset(
         "CannotStart",
         "TlsError",
         "BadUsersFile",
+        "MigrationError",
     )
 )
 # How the client begins its text for _ALL_BROKERS_DOWN.

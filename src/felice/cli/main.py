@@ -10,6 +10,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from keyword import iskeyword
 from typing import NoReturn
 
 import click
@@ -43,6 +44,8 @@ COMMANDS = {
     "advise": "Say how many partitions a topic needs for a throughput.",
     "dump-log": "Print and check the files of a partition.",
     "metadata": "Show, export and repair the metadata journal of a broker without ZooKeeper.",
+    "import": "Make a directory of Felice from those of a stopped Apache Kafka node.",
+    "export": "Make a directory of Apache Kafka from those of a stopped broker.",
     "scram": "Set, list and delete the SCRAM users of a cluster, without a running broker.",
     "tokens": "Create, list, renew and delete delegation tokens.",
     "users": "Add, list and delete the users of an HTTP server, in a file.",
@@ -57,6 +60,7 @@ COMMANDS = {
 }
 """The commands with their lines of help. `felice.cli` has a module of the name of each, unless `_HOMES` has another."""
 _HOMES = {"broker": "felice.cli.start", "mirror": "felice.cli.connect_worker", "demo": "felice.demo.command"}
+_HOMES |= dict.fromkeys(("import", "export"), "felice.cli.migration")
 
 
 class LazyGroup(CommandGroup):
@@ -70,7 +74,7 @@ class LazyGroup(CommandGroup):
         """Imports the command."""
         if cmd_name not in COMMANDS:
             return None
-        attribute = cmd_name.replace("-", "_")
+        attribute = cmd_name.replace("-", "_") + "_" * iskeyword(cmd_name)
         module = importlib.import_module(_HOMES.get(cmd_name, f"felice.cli.{attribute}"))
         command: click.Command = getattr(module, attribute)
         return command

@@ -236,6 +236,40 @@ def get(path: str, connect: str, digest: str | None, as_json: bool) -> None:
         click.echo(node.data)
 
 
+@zookeeper.command()
+@connect_option
+@click.option(
+    "--digest",
+    metavar="USER:PASSWORD",
+    envvar="FELICE_ZOOKEEPER_DIGEST",
+    help="Login with ZooKeeper's scheme digest.",
+)
+def export(connect: str, digest: str | None) -> None:
+    """Print all nodes as one JSON object, for `felice import --znodes`.
+
+    The output holds the SCRAM credentials and passwords of the cluster: keep it as safe as ZooKeeper's data.
+
+    \b
+    felice zookeeper export --connect 127.0.0.1:2181/kafka > nodes.json
+    """
+
+    async def read(store: ZooKeeperStore) -> list[dict[str, object]]:
+        paths = await _paths_below(store, "/")
+        found = zip(paths, await store.get_many(paths), strict=True)
+        return [
+            {
+                "path": path,
+                "data": node.data,
+                "version": node.version,
+                "ephemeral": bool(node.ephemeral_owner),
+            }
+            for path, node in found
+            if node is not None
+        ]
+
+    show_json({"nodes": _with_store(connect, digest, read)})
+
+
 async def _paths_below(store: ZooKeeperStore, root: str) -> list[str]:
     found: list[str] = []
     level = [root]

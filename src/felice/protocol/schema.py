@@ -293,6 +293,12 @@ def record_value(*, record_type: int, versions: str, flexible: str = "none") -> 
 
 
 @dataclass_transform(kw_only_default=True)
+def metadata_record(*, api_key: int, versions: str = "0") -> Callable[[type[T]], type[T]]:
+    """Declare a record of KRaft's metadata log. All its versions are flexible."""
+    return _declare("metadata", versions, "0+", api_key)
+
+
+@dataclass_transform(kw_only_default=True)
 def struct(cls: type[T]) -> type[T]:
     """Declare a struct to be nested in messages. It is flexible if the message that contains it is."""
     return _declare("struct", "0+", "none")(cls)

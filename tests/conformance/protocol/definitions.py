@@ -21,7 +21,7 @@ def folder() -> Path | None:
 def definition(name: str) -> dict[str, Any]:
     root = folder()
     assert root is not None
-    for part in ("clients", "group-coordinator", "transaction-coordinator", "share-coordinator"):
+    for part in ("clients", "group-coordinator", "transaction-coordinator", "share-coordinator", "metadata"):
         path = root / part / f"{name}.json"
         if path.exists():
             text = _TOKEN.sub(lambda match: match[1] or "", path.read_text())

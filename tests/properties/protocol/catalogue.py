@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from felice.protocol.api import API
 from felice.protocol.messages import (
+    cluster_metadata,
     consumer_group_records,
     consumer_protocol,
     offsets_topic,
@@ -20,8 +21,9 @@ from felice.protocol.messages import (
 )
 from felice.protocol.schema import Field, FieldType, schema_of
 
-DATA_KINDS = ("data", "key", "value")
+DATA_KINDS = ("data", "key", "value", "metadata")
 DATA_MODULES = (
+    cluster_metadata,
     consumer_protocol,
     offsets_topic,
     consumer_group_records,
