@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from felice.dataclass import dataclass
@@ -83,12 +82,19 @@ def read(disk: Disk, path: Path) -> LogDirectoryContents:
 
 
 def _offsets(disk: Disk, path: Path) -> dict[PartitionKey, int]:
-    with suppress(FileNotFoundError):
-        try:
-            return checkpoints.parse(disk.read_bytes(path).decode())
-        except ValueError as error:
-            raise MigrationError(f"{path} is damaged: {error}") from error
-    return {}
+    text = _text(disk, path)
+    try:
+        return checkpoints.parse(text) if text else {}
+    except ValueError as error:
+        raise MigrationError(f"{path} is damaged: {error}") from error
+
+
+def _text(disk: Disk, path: Path) -> str:
+    """The text of a checkpoint; empty without one. Kafka creates its checkpoints empty, and fills them later."""
+    try:
+        return disk.read_bytes(path).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _partition(disk: Disk, path: Path, key: PartitionKey) -> FoundPartition:
@@ -105,10 +111,9 @@ def _partition(disk: Disk, path: Path, key: PartitionKey) -> FoundPartition:
 
 
 def _last_epoch(disk: Disk, path: Path) -> int:
+    text = _text(disk, path / epochs.FILE_NAME)
     try:
-        found = epochs.parse(disk.read_bytes(path / epochs.FILE_NAME).decode())
-    except FileNotFoundError:
-        return -1
+        found = epochs.parse(text) if text else []
     except ValueError as error:
         raise MigrationError(f"{path / epochs.FILE_NAME} is damaged: {error}") from error
     return found[-1].epoch if found else -1

@@ -208,6 +208,16 @@ def test_damage_is_one_clear_line_and_nothing_is_made(
     assert fingerprint(tmp_path) == before
 
 
+def test_checkpoints_that_were_never_written_are_empty(kafka: Path, tmp_path: Path) -> None:
+    """Kafka creates them so. A crash soon afterwards leaves them."""
+    (kafka / ".kafka_cleanshutdown").unlink()
+    for path in (*kafka.glob("*checkpoint"), *kafka.glob("t-*/leader-epoch-checkpoint")):
+        path.write_bytes(b"")
+    _, done = carry_out(kafka, to=tmp_path / "felice")
+    assert done.linked_bytes == 0, "nothing says that a segment is on disk"
+    assert logs_of(tmp_path / "felice")["t", 0] == (0, 5)
+
+
 @contextmanager
 def locked_by_another(path: Path, lock: Callable[[int, int], None]) -> Iterator[None]:
     """A process of its own holds the lock: locks of fcntl belong to a process."""
