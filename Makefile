@@ -32,6 +32,8 @@
 #   make registry-kills  forty clients register schemas while the leader of three registries is killed KILLS (300) times
 #   make group-kills  five consumers of two clients come and go in a KIP-848 group while their broker is killed KILLS (300) times
 #   make connect-kills  tasks of each connector are killed KILLS (20) times in each phase of their work, and the servers at their other side
+#   make import-proof  imports a Kafka that was killed under SECONDS (30) of load, while the import is killed KILLS (20) times,
+#                exports it again, and compares all records, groups and users each time
 #   make streams-oracle  compares stream topologies with Kafka Streams over SEEDS (40) random inputs each
 #   make peers   downloads what tests with third-party clients need: jars, modules, packages
 
@@ -45,7 +47,7 @@ OUT    ?= soak-result
 SEEDS  ?= 40
 KILLS  ?= 300
 
-.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills sql-kills registry-kills group-kills connect-kills streams-oracle peers clean
+.PHONY: demo test retest check dist dist-test publish lint format docs bench bench-full scale attacks mutate simulate soak chaos crash-proof copier spark-kills streams-kills sql-kills registry-kills group-kills connect-kills import-proof streams-oracle peers clean
 
 demo: $(VENV)/.demo
 	$(VENV)/bin/felice demo $(ARGS)
@@ -185,6 +187,9 @@ registry-kills: $(VENV)/.dev
 
 group-kills: $(VENV)/.dev
 	PYTHONPATH=tests $(PY) tests/conformance/group_kills.py $(KILLS) $(or $(SEED),random)
+
+import-proof: $(VENV)/.dev peers
+	PYTHONPATH=tests $(PY) tests/conformance/import_proof.py $(or $(SECONDS),30) $(if $(filter file,$(origin KILLS)),20,$(KILLS))
 
 streams-oracle: $(VENV)/.dev peers
 	PYTHONPATH=tests $(PY) -m streams --seeds $(SEEDS) $(ARGS)

@@ -6,7 +6,15 @@ import contextlib
 import random
 from collections.abc import Iterator, Sequence
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -16,9 +24,15 @@ from confluent_kafka.admin import (
 )
 
 from peers.clients import CODECS
+from waiting import wait_until
 
 TIMEOUT_S = 120
 OPEN = "left-open"
+_COORDINATOR_LOADS = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+)
 TOPICS = ("plain", "compacted", "moving")
 # What the broker says about a record: topic, partition, offset, key and value.
 Row = tuple[str, int, int, bytes | None, bytes | None]
@@ -56,13 +70,13 @@ def fill(bootstrap: str) -> None:
 
 def transact(bootstrap: str) -> Producer:
     """Commits a transaction, aborts one, and leaves one open, which lives as long as the producer is referenced."""
-    done = _transactional(bootstrap, "done")
+    done = transactional(bootstrap, "done")
     for end in (done.commit_transaction, done.abort_transaction):
         done.begin_transaction()
         for number in range(10):
             done.produce("moving", f"{end.__name__} {number}", partition=number % 2)
         end(TIMEOUT_S)
-    left = _transactional(bootstrap, OPEN)
+    left = transactional(bootstrap, OPEN)
     left.begin_transaction()
     for number in range(6):
         left.produce("moving", f"open {number}", partition=0)
@@ -70,7 +84,8 @@ def transact(bootstrap: str) -> Producer:
     return left
 
 
-def _transactional(bootstrap: str, name: str) -> Producer:
+def transactional(bootstrap: str, name: str) -> Producer:
+    """A producer whose transactions outlive a kill for long."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 600_000}
     )
@@ -101,8 +116,17 @@ def commit_offsets(bootstrap: str, group: str, **options: str) -> dict[tuple[str
 def offsets_of(bootstrap: str, group: str, topics: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """The committed offsets of a group."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+
+    def ask() -> list[TopicPartition] | None:
+        try:
+            return consumer.committed([TopicPartition(*one) for one in topics], TIMEOUT_S)
+        except KafkaException as error:
+            # A broker that has just started loads its groups.
+            assert error.args[0].code() in _COORDINATOR_LOADS, error
+            return None
+
     with contextlib.closing(consumer):
-        found = consumer.committed([TopicPartition(*one) for one in topics], TIMEOUT_S)
+        found = wait_until(ask, TIMEOUT_S)
     return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
 

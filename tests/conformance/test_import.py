@@ -97,7 +97,7 @@ def _end_the_open_transaction(bootstrap: str) -> None:
             "isolation.level": "read_committed",
         }
     )
-    imports._transactional(bootstrap, imports.OPEN)
+    imports.transactional(bootstrap, imports.OPEN)
     consumer.subscribe(["moving"])
     values: list[bytes] = []
 

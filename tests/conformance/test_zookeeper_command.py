@@ -109,6 +109,9 @@ def test_the_nodes_of_an_ensemble_are_shown(ensemble: Ensemble, capsys: pytest.C
         0,
         None,
     )
+    exported = {one["path"]: one["data"] for one in json.loads(ask("export", *at))["nodes"]}
+    assert exported.keys() >= {"/zookeeper", "/zookeeper/quota"}
+    assert exported["/zookeeper"] == ""
     assert run_command(felice, ["zookeeper", "get", "/none", *at]) == 1
     assert "error: /none: no such node" in capsys.readouterr().err
     # Looking makes nothing.

@@ -114,6 +114,7 @@ def import_(
         | {"notes": list(found.notes), "open_transactions": _transactions(found)},
         targets,
         as_json,
+        "Start the broker with",
     )
 
 
@@ -154,7 +155,8 @@ def export(
                 )
     left = [*found.left, *plan.left]
     facts = _facts(found.node_id, found.cluster_id, found.size_bytes, plan.counts, left, done)
-    _show(facts | {"notes": [], "open_transactions": []}, targets, as_json)
+    start = "Start Kafka 4.3 with process.roles=broker,controller,"
+    _show(facts | {"notes": [], "open_transactions": []}, targets, as_json, start)
 
 
 def _check_targets(targets: Sequence[Path], dry_run: bool) -> None:
@@ -193,7 +195,7 @@ def _transactions(found: Survey) -> list[dict[str, object]]:
     ]
 
 
-def _show(facts: dict[str, Any], targets: Sequence[Path], as_json: bool) -> None:
+def _show(facts: dict[str, Any], targets: Sequence[Path], as_json: bool, start: str) -> None:
     if as_json:
         show_json(facts)
         return
@@ -215,7 +217,7 @@ def _show(facts: dict[str, Any], targets: Sequence[Path], as_json: bool) -> None
     paths = ",".join(str(path.absolute()) for path in targets)
     click.echo(
         f"Copied {facts['copied_bytes']:,} bytes, and linked {facts['linked_bytes']:,}. "
-        f"Start with node.id={facts['node_id']} and log.dirs={paths}"
+        f"{start} node.id={facts['node_id']} and log.dirs={paths}"
     )
 
 

@@ -65,7 +65,7 @@ def test_a_dry_run_tells_and_writes_nothing(kafka: Path, tmp_path: Path, call: C
 def test_there_and_back(kafka: Path, tmp_path: Path, call: Call) -> None:
     code, out, _ = call("import", kafka, "--to", tmp_path / "felice")
     assert code == 0
-    assert f"Start with node.id=1 and log.dirs={tmp_path / 'felice'}" in out
+    assert f"Start the broker with node.id=1 and log.dirs={tmp_path / 'felice'}" in out
     code, out, _ = call("export", tmp_path / "felice", "--to", tmp_path / "back", "--json")
     assert code == 0
     assert json.loads(out)["counts"]["partitions"] == 1
