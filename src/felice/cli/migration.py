@@ -132,7 +132,7 @@ def export(
     felice export /var/lib/felice --to /var/lib/kafka
     """
     from felice.env import SystemClock, SystemDisk
-    from felice.migration import exporting, importing, new_directories
+    from felice.migration import exporting, importing, new_directories, transfer
 
     _check_targets(targets, dry_run)
     disk = SystemDisk()
@@ -156,7 +156,8 @@ def export(
     left = [*found.left, *plan.left]
     facts = _facts(found.node_id, found.cluster_id, found.size_bytes, plan.counts, left, done)
     start = "Start Kafka 4.3 with process.roles=broker,controller,"
-    _show(facts | {"notes": [], "open_transactions": []}, targets, as_json, start)
+    notes = transfer.unclean(found.contents)
+    _show(facts | {"notes": notes, "open_transactions": []}, targets, as_json, start)
 
 
 def _check_targets(targets: Sequence[Path], dry_run: bool) -> None:

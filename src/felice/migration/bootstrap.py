@@ -10,6 +10,7 @@ from uuid import UUID
 
 from felice.dataclass import dataclass
 from felice.metadata.client_entity import DEFAULT, ClientEntity
+from felice.metadata.layout import NO_LEADER
 from felice.migration.cluster_state import BROKER, CLIENT_METRICS, SCRAM_MECHANISMS, TOPIC, ClusterState
 from felice.migration.plan import Left
 from felice.protocol.messages.cluster_metadata import (
@@ -64,16 +65,20 @@ def plan_export(
     for topic in topics:
         records.append(TopicRecord(name=topic.name, topic_id=topic.topic_id))
         for number, partition in sorted(topic.partitions.items()):
+            # An import may have left partitions without a replica here: they stay offline.
+            is_here = node_id in partition.replicas
+            replicas = [node_id] if is_here else list(partition.replicas)
+            directory_id = directory_ids.get((topic.name, number), _UNASSIGNED)
             records.append(
                 PartitionRecord(
                     partition_id=number,
                     topic_id=topic.topic_id,
-                    replicas=[node_id],
-                    isr=[node_id],
-                    leader=node_id,
+                    replicas=replicas,
+                    isr=[node_id] if is_here else list(partition.isr),
+                    leader=node_id if is_here else NO_LEADER,
                     leader_epoch=partition.leader_epoch + 1,
                     partition_epoch=0,
-                    directories=[directory_ids.get((topic.name, number), _UNASSIGNED)],
+                    directories=[directory_id] * len(replicas),
                 )
             )
     configs = list(_configs(state, left))

@@ -66,7 +66,12 @@ def survey(disk: Disk, sources: Sequence[Path]) -> ExportSurvey:
         Left("directory", str(path), "it was set aside") for other in contents for path in other.set_aside
     ]
     found = {log.key for log in partitions}
-    wanted = {(topic.name, number) for topic in state.topics.values() for number in topic.partitions}
+    wanted = {
+        (topic.name, number)
+        for topic in state.topics.values()
+        for number, partition in topic.partitions.items()
+        if contents[0].meta.node_id in partition.replicas
+    }
     if missing := sorted(wanted - found):
         raise MigrationError(
             f"{len(missing)} partitions have no log in the directories that were given, such as "

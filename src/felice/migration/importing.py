@@ -101,11 +101,7 @@ def survey(
             )
     found = [partition for one in contents for partition in one.partitions]
     set_aside = [path for one in contents for path in one.set_aside]
-    notes = [
-        f"{one.path} was not closed cleanly: the first start checks and repairs its logs"
-        for one in contents
-        if not one.was_clean
-    ]
+    notes = transfer.unclean(contents)
     is_zookeeper = False
     if with_log := [one.path for one in contents if disk.exists(one.path / METADATA_DIRECTORY)]:
         if nodes is not None or without_metadata:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from felice.config import TOPIC_OPTIONS, ConfigError, Kind, Option, find_option
 from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
-from felice.controller import features
+from felice.controller import features, topic_names
 from felice.controller.producer_id_blocks import BLOCK_SIZE
 from felice.dataclass import dataclass
 from felice.metadata import layout
@@ -149,6 +149,8 @@ class _Planner:
 
     def add_topic(self, topic: Topic) -> None:
         """Takes a topic with its logs, or says why not."""
+        if fault := topic_names.fault_of(topic.name):
+            raise MigrationError(f"the metadata has a topic whose name is not valid: {fault}")
         if sorted(topic.partitions) != list(range(len(topic.partitions))) or not topic.partitions:
             raise MigrationError(
                 f"the metadata has topic {topic.name} with partitions {sorted(topic.partitions)}"

@@ -42,6 +42,15 @@ class _Job:
     files: Sequence[Taken]
 
 
+def unclean(contents: Sequence[LogDirectoryContents]) -> list[str]:
+    """A note about each directory that was not closed cleanly."""
+    return [
+        f"{one.path} was not closed cleanly: the first start checks and repairs its logs"
+        for one in contents
+        if not one.was_clean
+    ]
+
+
 def place(
     contents: Sequence[LogDirectoryContents], targets: Sequence[Path]
 ) -> dict[Path, Sequence[LogDirectoryContents]]:

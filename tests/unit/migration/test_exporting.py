@@ -16,7 +16,7 @@ from felice.migration.errors import MigrationError
 from felice.migration.metadata_records import MetadataRecord, committed, data_values, is_whole_snapshot
 from felice.migration.plan import Here, plan_import
 from felice.migration.znodes import state_of
-from felice.protocol.messages.cluster_metadata import ConfigRecord, ProducerIdsRecord
+from felice.protocol.messages.cluster_metadata import ConfigRecord, PartitionRecord, ProducerIdsRecord
 from felice.security.acl import AclBinding
 from unit.migration.kafka_files import (
     CLUSTER,
@@ -127,6 +127,18 @@ def test_a_forgotten_directory_is_noticed(felice: Path, tmp_path: Path) -> None:
     (felice / "t-1").rename(tmp_path / "t-1")
     with pytest.raises(MigrationError, match="1 partitions have no log .* such as t-1; name all"):
         export(felice, to=tmp_path / "kafka")
+
+
+def test_a_partition_of_other_nodes_stays_offline(felice: Path) -> None:
+    """An import leaves such partitions if the node had only some of a topic's."""
+    nodes = felice_store.read(DISK, felice)
+    node = layout.TopicNode(T, {0: (NODE,), 1: (2, 3)}, {}, {})
+    nodes[layout.topic_path("t")] = layout.encode_topic(node)
+    nodes[layout.state_path("t", 1)] = layout.encode_state(layout.StateNode(-1, 4, 0, (2,)))
+    plan = exporting.bootstrap.plan_export(state_of(nodes), NODE, {("t", 0): DIRECTORY}, uuid4)
+    one = next(one for one, _ in plan.records if isinstance(one, PartitionRecord) and one.partition_id == 1)
+    assert (one.replicas, one.isr, one.leader) == ([2, 3], [2], -1)
+    assert len(one.directories) == 2
 
 
 def test_logs_without_a_topic_are_named(felice: Path, tmp_path: Path) -> None:

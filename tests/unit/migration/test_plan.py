@@ -158,6 +158,16 @@ def test_a_partition_that_has_no_directory_yet_begins_empty() -> None:
     assert plan([*topic("t", T), new], log_of("t-0", T)).empty == [("t", 1)]
 
 
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(MigrationError, match="a topic whose name is not valid"):
+        plan(topic("../t", T))
+
+
+def test_partitions_that_are_not_counted_from_0_are_refused() -> None:
+    with pytest.raises(MigrationError, match=r"topic t with partitions \[1\]"):
+        plan([TopicRecord(name="t", topic_id=T), partition(T, 1)])
+
+
 def test_two_logs_of_one_partition_are_refused() -> None:
     twice = replace(log_of("t-0", T), path=Path("/two/t-0"))
     with pytest.raises(MigrationError, match="/data/t-0 and /two/t-0 are both partition 0 of topic t"):
