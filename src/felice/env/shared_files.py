@@ -73,6 +73,9 @@ def copy(source: Path, target: Path) -> None:
                 raise
             # Nothing was copied yet: a file system that cannot do it says so at the first call.
             shutil.copyfileobj(old, new, _CHUNK_BYTES)
+        # Some file systems answer the kernel's copy with nothing at all.
+        if os.fstat(new.fileno()).st_size != os.fstat(old.fileno()).st_size:
+            raise OSError(errno.EIO, "the copy has another size than the file", str(source))
         os.fsync(new.fileno())
     times = os.stat(source)
     os.utime(target, ns=(times.st_atime_ns, times.st_mtime_ns))

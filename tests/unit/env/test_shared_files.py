@@ -45,6 +45,9 @@ def test_a_copy_replaces_nothing_and_reports_a_full_disk(
     monkeypatch.setattr(os, "copy_file_range", failing(errno.ENOSPC))
     with pytest.raises(OSError, match="No space"):
         copy(tmp_path / "a", tmp_path / "c")
+    monkeypatch.setattr(os, "copy_file_range", lambda *_: 0)
+    with pytest.raises(OSError, match="another size than the file"):
+        copy(tmp_path / "a", tmp_path / "d")
 
 
 def test_a_link_is_refused_quietly_only_where_there_are_none(
