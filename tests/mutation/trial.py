@@ -40,6 +40,7 @@ PACKAGES = {
         "properties/coordinator",
     ),
     "controller": ("unit/controller", "scenarios/test_controller.py"),
+    "migration": ("unit/migration", "unit/cli/test_migration.py"),
     # Most of the administration only forwards requests: the tests with a broker in the same process try it.
     "client": (
         "unit/client",

@@ -240,7 +240,7 @@ class _Planner:
         imported = {topic.topic_id for topic in self._topics}
         taken = {log.path for log in self._taken}
         for log in sorted((log for logs in self._found.values() for log in logs), key=lambda log: log.path):
-            if log.path in taken or log.key[0] == METADATA_TOPIC:
+            if log.path in taken:
                 continue
             topic = by_id.get(log.topic_id) if log.topic_id is not None else None
             if topic is not None and topic.topic_id not in imported:

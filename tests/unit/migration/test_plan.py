@@ -141,6 +141,22 @@ def test_a_replica_that_moved_away_does_not_come() -> None:
     assert [log.name for log in made.partitions] == ["u-0"]
 
 
+def test_the_log_of_a_replica_that_moved_away_is_named() -> None:
+    moved = PartitionChangeRecord(partition_id=0, topic_id=T, replicas=[2], isr=[2], leader=2)
+    made = plan([*topic("t", T, 2), moved], log_of("t-0", T), log_of("t-1", T))
+    assert left(made) == {
+        "partition t-0": "its replicas are on other nodes (2); it is offline",
+        "directory /data/t-0": "node 1 is no replica of it any more",
+    }
+
+
+@pytest.mark.parametrize(("count", "ending"), [(10, "t-9. Name"), (12, "t-9 and 2 more. Name")])
+def test_at_most_ten_names_are_listed(count: int, ending: str) -> None:
+    with pytest.raises(MigrationError) as caught:
+        plan(topic("t", T, count))
+    assert ending in str(caught.value)
+
+
 def test_a_forgotten_directory_is_noticed() -> None:
     other = UUID(int=2000)
     register = replace(HERE, directory_ids=frozenset((other,)))
