@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from felice.dataclass import dataclass
@@ -35,7 +35,8 @@ CHECKPOINTS = (
     checkpoints.HIGH_WATERMARKS,
     checkpoints.CLEAN_OFFSETS,
 )
-_SNAPSHOT_NAME = re.compile(r"(\d{20})-\d{10}\.checkpoint")
+_OFFSET_DIGITS = 20
+_SNAPSHOT_NAME = re.compile(r"\d{20}-\d{10}\.checkpoint")
 _QUORUM_STATE = "quorum-state"
 
 
@@ -144,32 +145,39 @@ def read_metadata(disk: Disk, directory: Path) -> KraftMetadata:
     """Reads `__cluster_metadata-0`: the newest whole snapshot, then the log. Raises `MigrationError`."""
     with explained(str(directory), OSError):
         names = disk.listdir(directory)
-        start, snapshot, values = 0, None, []
-        for name in sorted((name for name in names if _SNAPSHOT_NAME.fullmatch(name)), reverse=True):
-            data = disk.read_bytes(directory / name)
-            if metadata_records.is_whole_snapshot(data, str(directory / name)):
-                start, snapshot = int(name[:20]), name
-                values = list(metadata_records.data_values(data, str(directory / name)))
-                break
+        snapshot = _newest_snapshot(disk, directory, names)
+        start = int(snapshot[0][:_OFFSET_DIGITS]) if snapshot else 0
         bases = partition_files.base_offsets(names)
         # A segment that ends at or below the snapshot adds nothing.
-        needed = [
-            base for base, end in zip(bases, [*bases[1:], None], strict=True) if end is None or end > start
-        ]
+        ends = [*bases[1:], None]
+        needed = [base for base, end in zip(bases, ends, strict=True) if end is None or end > start]
         paths = [directory / f"{base:020d}{LOG_SUFFIX}" for base in needed]
         files = [(str(path), disk.read_bytes(path)) for path in paths]
         if not files and snapshot is None:
             raise MigrationError(f"{directory} has neither a log nor a whole snapshot")
-        end = metadata_records.check_continuous(files, start)
+        end_offset = metadata_records.check_continuous(files, start)
+        values = list(metadata_records.data_values(snapshot[1], snapshot[0])) if snapshot else []
         for name, data in files:
             values += [row for row in metadata_records.data_values(data, name) if row[0] >= start]
+        voters = _static_voters(disk, directory / _QUORUM_STATE)
+        for name, data in [*([snapshot] if snapshot else []), *files]:
+            voters = metadata_records.voters_in(data, name) or voters
         torn_bytes = metadata_records.batches_of(files[-1][1], files[-1][0]).torn_bytes if files else 0
         state = replay(metadata_records.committed(values))
-        return KraftMetadata(state, end, snapshot, torn_bytes, _voters(disk, directory / _QUORUM_STATE))
+        return KraftMetadata(state, end_offset, snapshot[0] if snapshot else None, torn_bytes, voters)
 
 
-def _voters(disk: Disk, path: Path) -> int | None:
-    """The number of voters. With a quorum that can change (KIP-853) the file does not have it."""
+def _newest_snapshot(disk: Disk, directory: Path, names: Iterable[str]) -> tuple[str, bytes] | None:
+    """Name and content of the newest snapshot that was completed."""
+    for name in sorted((name for name in names if _SNAPSHOT_NAME.fullmatch(name)), reverse=True):
+        data = disk.read_bytes(directory / name)
+        if metadata_records.is_whole_snapshot(data, str(directory / name)):
+            return name, data
+    return None
+
+
+def _static_voters(disk: Disk, path: Path) -> int | None:
+    """The number of voters that the configuration sets; None for a quorum that can change (KIP-853)."""
     try:
         voters = json.loads(disk.read_bytes(path)).get("currentVoters")
         return len(voters) if voters is not None else None

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from felice.migration.errors import MigrationError
+from felice.migration.errors import MigrationError, explained
 from felice.protocol.codec import decode, encode
 from felice.protocol.errors import ApiError
 from felice.protocol.messages.cluster_metadata import (
@@ -23,6 +23,7 @@ from felice.protocol.messages.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    VotersRecord,
 )
 from felice.protocol.primitives import Fault, MalformedMessage, read_uvarint, uvarint
 from felice.protocol.schema import schema_of
@@ -163,12 +164,23 @@ def data_values(data: bytes, name: str) -> Iterator[tuple[int, bytes | None]]:
     for header in batches_of(data, name).headers:
         if header.is_control:
             continue
-        try:
+        with explained(f"{name} is damaged at byte {header.position}", ApiError):
             records = read_batch(data, header)
-        except ApiError as error:
-            raise MigrationError(f"{name} is damaged at byte {header.position}: {error.message}") from error
         for record in records:
             yield record.offset, record.value
+
+
+def voters_in(data: bytes, name: str) -> int | None:
+    """The number of voters in the last record of a file that has them; None without one. Raises `MigrationError`."""
+    found = None
+    for header in batches_of(data, name).headers:
+        if not header.is_control:
+            continue
+        with explained(f"{name} is damaged at byte {header.position}", ApiError, MalformedMessage):
+            for record in read_batch(data, header):
+                if control_type(record.key) is ControlType.KRAFT_VOTERS:
+                    found = len(decode(VotersRecord, record.value or b"", 0).voters)
+    return found
 
 
 def check_continuous(files: Iterable[tuple[str, bytes]], from_offset: int) -> int:

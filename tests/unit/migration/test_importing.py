@@ -26,10 +26,12 @@ from felice.migration.errors import MigrationError
 from felice.migration.importing import Survey
 from felice.migration.kafka_directory import read_metadata
 from felice.migration.transfer import Transferred
-from felice.protocol.codec import encode_data
-from felice.protocol.messages.cluster_metadata import TopicRecord
+from felice.protocol.codec import encode, encode_data
+from felice.protocol.messages.cluster_metadata import TopicRecord, Voter, VotersRecord
 from felice.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from felice.records.batch import Attributes, BatchHeader, write_header
 from felice.records.builder import build_batch
+from felice.records.control import ControlType
 from felice.records.record import Record
 from felice.server.membership.identity import check_may_begin
 from felice.server.startup import StartupError
@@ -181,8 +183,23 @@ def test_a_quorum_of_several_is_pointed_out(kafka: Path) -> None:
     state = kafka / "__cluster_metadata-0" / "quorum-state"
     state.write_text('{"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}]}')
     assert any("3 controllers" in note for note in importing.survey(DISK, [kafka]).notes)
+    log = kafka / "__cluster_metadata-0" / f"{0:020}.log"
     state.write_text('{"data_version":1}')
     assert any("several controllers" in note for note in importing.survey(DISK, [kafka]).notes)
+    for count in (2, 1):
+        log.write_bytes(log.read_bytes() + voters(count, len(RECORDS) + 2 - count))
+        assert read_metadata(DISK, log.parent).voters == count
+    assert importing.survey(DISK, [kafka]).notes == []
+
+
+def voters(count: int, offset: int) -> bytes:
+    """The control batch of a quorum that can change."""
+    record = VotersRecord(voters=[Voter(voter_id=number) for number in range(count)])
+    key = struct.pack(">hh", 0, ControlType.KRAFT_VOTERS)
+    data = bytearray(build_batch([Record(0, NOW, key, encode(record, 0), ())]))
+    header = BatchHeader.parse(data)._replace(attributes=Attributes.CONTROL, base_offset=offset)
+    write_header(data, header)
+    return bytes(data)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from felice.protocol.schema import (
     array,
     binary,
     boolean,
+    data,
     float64,
     int8,
     int16,
     int32,
     int64,
     metadata_record,
+    nested,
     schema_of,
     string,
     struct,
@@ -248,6 +250,41 @@ class RemoveDelegationTokenRecord:
     """A delegation token was removed."""
 
     token_id: str = string()
+
+
+@struct
+class Endpoint:
+    """An address of a controller."""
+
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+
+
+@struct
+class KRaftVersionFeature:
+    """The versions of the quorum's protocol that a controller supports."""
+
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+@struct
+class Voter:
+    """A controller that votes."""
+
+    voter_id: int = int32()
+    voter_directory_id: uuid.UUID = uid()
+    endpoints: list[Endpoint] = array(Endpoint)
+    k_raft_version_feature: KRaftVersionFeature = nested(KRaftVersionFeature)
+
+
+@data(versions="0", flexible="0+")
+class VotersRecord:
+    """The value of a control record: who votes from here on, in a quorum that can change (KIP-853)."""
+
+    version: int = int16()
+    voters: list[Voter] = array(Voter)
 
 
 RECORDS: dict[int, type[object]] = {
