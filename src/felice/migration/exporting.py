@@ -95,8 +95,8 @@ def carry_out(
     on_bytes: Callable[[int], object],
     now_ms: int,
     *,
-    may_link: bool = True,
-    check: Callable[[], None] = lambda: None,
+    may_link: bool,
+    check: Callable[[], None],
 ) -> Transferred:
     """Makes the new directories. Raises `MigrationError`, also what `check` raises before the result counts."""
     placed = transfer.place(found.contents, targets)

@@ -154,8 +154,8 @@ def carry_out(
     new_uuid: Callable[[], UUID],
     on_bytes: Callable[[int], object],
     *,
-    may_link: bool = True,
-    check: Callable[[], None] = lambda: None,
+    may_link: bool,
+    check: Callable[[], None],
 ) -> transfer.Transferred:
     """Makes the new directories: one for all, or one for each that was read. Raises `MigrationError`.
 

@@ -16,7 +16,12 @@ from felice.migration.errors import MigrationError
 from felice.migration.metadata_records import MetadataRecord, committed, data_values, is_whole_snapshot
 from felice.migration.plan import Here, plan_import
 from felice.migration.znodes import state_of
-from felice.protocol.messages.cluster_metadata import ConfigRecord, PartitionRecord, ProducerIdsRecord
+from felice.protocol.messages.cluster_metadata import (
+    ConfigRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    UserScramCredentialRecord,
+)
 from felice.security.acl import AclBinding
 from unit.migration.kafka_files import (
     CLUSTER,
@@ -48,6 +53,9 @@ RECORDS = [
     config(16, "m", "interval.ms", "30000"),
     quota("producer_byte_rate", 1e6, user="bob", client_id=None),
     quota("consumer_byte_rate", 5.5, user="bob"),
+    UserScramCredentialRecord(
+        name="bob", mechanism=2, iterations=4096, salt=b"salt", stored_key=b"stored", server_key=b"server"
+    ),
     rule(1, "t"),
     rule(2, "t", "User:bob"),
     ProducerIdsRecord(broker_id=1, next_producer_id=3000),
@@ -72,7 +80,7 @@ def felice(tmp_path: Path) -> Path:
 def export(*sources: Path, to: Path) -> exporting.ExportSurvey:
     with importing.held(sources, "broker") as check:
         found = exporting.survey(DISK, sources)
-        exporting.carry_out(DISK, found, [to], uuid4, lambda count: None, NOW, check=check)
+        exporting.carry_out(DISK, found, [to], uuid4, lambda count: None, NOW, may_link=True, check=check)
     return found
 
 
@@ -91,6 +99,7 @@ def test_what_kafka_is_told_is_what_the_store_says(felice: Path, tmp_path: Path)
     ours, told = state_of(felice_store.read(DISK, felice)), read_back(tmp_path / "kafka")
     assert {one.topic_id: one.name for one in told.topics.values()} == {T: "t", U: "u"}
     assert (told.configs, told.quotas, told.scram) == (ours.configs, ours.quotas, ours.scram)
+    assert told.scram["bob"]["SCRAM-SHA-512"].server_key == b"server"
     assert bindings(told) == bindings(ours)
     assert len(bindings(told)) == 2
     assert told.next_producer_id == 3000

@@ -124,6 +124,8 @@ def test_only_closed_segments_are_shared(kafka: Path, tmp_path: Path) -> None:
     links = {path.name: path.stat().st_nlink for path in (tmp_path / "felice" / "t-0").iterdir()}
     assert [name for name, count in sorted(links.items()) if count == 2] == [f"{0:020}.log", f"{2:020}.log"]
     assert done.linked_bytes == len(SEGMENTS[0]) + len(SEGMENTS[2])
+    files = [path for name in ("t-0", "u-0") for path in (tmp_path / "felice" / name).iterdir()]
+    assert done.copied_bytes == sum(path.stat().st_size for path in files if path.stat().st_nlink == 1)
     _, done = carry_out(kafka, to=tmp_path / "copy", links=False)
     assert done.linked_bytes == 0
     assert all(path.stat().st_nlink == 1 for path in (tmp_path / "copy" / "t-0").iterdir())

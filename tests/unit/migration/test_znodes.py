@@ -42,6 +42,9 @@ NODES = {
     "/config/topics/t": '{"version":1,"config":{"segment.bytes":"1048576"}}',
     "/config/topics/u": '{"version":1,"config":{}}',
     "/config/brokers/<default>": '{"version":1,"config":{"message.max.bytes":"2000000"}}',
+    "/config/brokers/1": json.dumps(
+        {"version": 1, "config": {"listener.name.external.ssl.keystore.password": "keyLength:128"}}
+    ),
     "/config/users/bob": json.dumps(
         {"version": 1, "config": {"producer_byte_rate": "1000", "SCRAM-SHA-512": CREDENTIAL.format()}}
     ),
@@ -73,10 +76,8 @@ def test_nodes_are_read_as_kafka_wrote_them() -> None:
     [topic] = state.topics.values()
     assert (topic.name, topic.topic_id, sorted(topic.partitions)) == ("t", T, [0, 1])
     assert topic.partitions[1].leader_epoch == 8
-    assert state.configs == {
-        (TOPIC, "t"): {"segment.bytes": "1048576"},
-        (BROKER, ""): {"message.max.bytes": "2000000"},
-    }
+    assert state.configs[TOPIC, "t"] == {"segment.bytes": "1048576"}
+    assert state.configs[BROKER, ""] == {"message.max.bytes": "2000000"}
     assert state.quotas == {ClientEntity("bob"): {"producer_byte_rate": 1000.0}}
     assert state.scram == {"bob": {"SCRAM-SHA-512": CREDENTIAL}}
     assert [rule.acl.principal for rule in state.acls.values()] == ["User:a"]
@@ -90,6 +91,8 @@ def test_a_cluster_of_zookeeper_comes_with_its_nodes(kafka: Path) -> None:
     state = layout.decode_state(found.plan.nodes[layout.state_path("t", 1)])
     assert (state.leader, state.leader_epoch, state.isr) == (NODE, 9, (NODE,))
     left = {one.name: one.reason for one in found.plan.left}
+    name = "listener.name.external.ssl.keystore.password"
+    assert left[f"broker 1: {name}"].startswith("it is encrypted with Kafka's password.encoder.secret")
     assert left["t-1"] == "node 1 was not in sync; the last records may be missing"
     assert left[str(kafka / "u-0")] == "no topic of the metadata has this name and id"
 
