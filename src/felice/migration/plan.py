@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from felice.config import TOPIC_OPTIONS, ConfigError, Kind, Option, find_option
+from felice.config import TOPIC_OPTIONS, ConfigError, Kind, Option, Scope, find_option
 from felice.config.client_metrics import CLIENT_METRICS_OPTIONS
 from felice.controller import features, topic_names
 from felice.controller.producer_id_blocks import BLOCK_SIZE
@@ -301,6 +301,8 @@ class _Planner:
     def _fault_of(self, option: Option | None, text: str) -> str | None:
         if option is None:
             return "Felice has no such option"
+        if option.scope is Scope.READ_ONLY:
+            return "it cannot change at run time; set it in the broker's file"
         if option.kind is Kind.PASSWORD and self._here.has_encrypted_passwords:
             return "it is encrypted with Kafka's password.encoder.secret; set it again"
         try:

@@ -215,6 +215,7 @@ def test_configurations_come_if_they_are_known() -> None:
             config(4, "", "message.max.bytes", "2000000"),
             config(4, "1", "log.cleaner.threads", "2"),
             config(4, "2", "log.cleaner.threads", "3"),
+            config(4, "1", "listeners", "PLAINTEXT://:9999"),
             config(4, "1", "confluent.metrics", "x"),
             config(16, "everyone", "interval.ms", "30000"),
             config(32, "queue", "share.auto.offset.reset", "earliest"),
@@ -234,6 +235,7 @@ def test_configurations_come_if_they_are_known() -> None:
     assert left(made).keys() == {
         "configuration topic t: flush.ms",
         "configuration broker 2",
+        "configuration broker 1: listeners",
         "configuration broker 1: confluent.metrics",
         "configuration group queue",
         "configuration new",
