@@ -14,6 +14,7 @@ from felice.metadata.image import BrokerImage, ClusterImage
 from felice.metadata.layout import Endpoint
 from felice.protocol.codec import encode
 from felice.protocol.errors import ErrorCode
+from felice.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
 from felice.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from felice.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
@@ -27,7 +28,13 @@ from felice.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from felice.server.context import RequestContext
-from felice.server.handlers import find_coordinator, join_group, leave_group, offset_fetch
+from felice.server.handlers import (
+    consumer_group_heartbeat,
+    find_coordinator,
+    join_group,
+    leave_group,
+    offset_fetch,
+)
 from felice.server.services import Services
 from rooms import context_with
 
@@ -153,3 +160,10 @@ def test_a_coordinator_is_named_only_if_it_can_be_reached(
     row = answer.coordinators[0] if version >= 4 else answer
     reached = ("h", 9092, 1) if expected == ErrorCode.NONE else ("", -1, -1)
     assert (row.error_code, row.host, row.port, row.node_id) == (expected, *reached)
+
+
+def test_a_cluster_without_the_feature_refuses_members_of_consumer_groups(context: MakeContext) -> None:
+    """Also without an authorizer, when no guard runs."""
+    asked = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m")
+    answer = at_once(consumer_group_heartbeat.handle(asked, context(1)))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

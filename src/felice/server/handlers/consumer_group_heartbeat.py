@@ -36,21 +36,28 @@ def _describes_topics(handle: _Handle) -> _Handle:
     return guarded
 
 
-def _is_enabled(handle: _Handle) -> _Handle:
+def _is_enabled(context: RequestContext) -> bool:
     """The protocol is served while the feature `group.version` is finalized at level 1 or higher."""
+    return context.services.image.features.get(GROUP_VERSION, 0) >= 1
+
+
+def _needs_feature(handle: _Handle) -> _Handle:
+    """As in Kafka, a missing feature is told before a missing permission."""
 
     async def guarded(
         request: ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> ConsumerGroupHeartbeatResponse:
-        if context.services.image.features.get(GROUP_VERSION, 0) < 1:
-            return error_response(ErrorCode.UNSUPPORTED_VERSION)
-        return await handle(request, context)
+        return await handle(request, context) if _is_enabled(context) else _disabled()
 
     return guarded
 
 
+def _disabled() -> ConsumerGroupHeartbeatResponse:
+    return error_response(ErrorCode.UNSUPPORTED_VERSION)
+
+
 guard = all_of(
-    _is_enabled,
+    _needs_feature,
     request_needs(API.CONSUMER_GROUP_HEARTBEAT, permission(Operation.READ, ResourceType.GROUP)),
     _describes_topics,
 )
@@ -60,6 +67,8 @@ async def handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
     """Passes the request to the group's coordinator."""
+    if not _is_enabled(context):  # without an authorizer no guard has run
+        return _disabled()
     services = context.services
     may_describe = None
     if services.security.access.is_enabled:

@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 
 from begun_calls import at_once
+from felice.controller.features import FIRST_LEVELS
 from felice.protocol.api import Api
 from felice.protocol.codec import encode
 from felice.protocol.errors import ErrorCode
@@ -61,8 +62,7 @@ def refusal(api: Api, version: int) -> list[str]:
         access=SimpleNamespace(allows=denies, shows=denies, allows_any=denies),
         version=version,
         services=SimpleNamespace(
-            image=SimpleNamespace(topic_names={TOPIC_ID: "topic"}, topics={}),
-            coordinators=SimpleNamespace(lookups=SimpleNamespace(on_group_request=lambda _: None)),
+            image=SimpleNamespace(topic_names={TOPIC_ID: "topic"}, topics={}, features=FIRST_LEVELS),
         ),
     )
     guarded = GuardedHandlers({api.key: handle})[api.key]
