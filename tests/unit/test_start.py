@@ -18,7 +18,7 @@ def ready(broker):
 run(config, on_ready=ready)
 """
 
-MOST_MODULES = 349
+MOST_MODULES = 359
 """A module more costs a third of a millisecond at each start. Raise this only for what every broker needs."""
 
 

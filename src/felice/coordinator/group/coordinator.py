@@ -13,15 +13,11 @@ import base64
 import contextlib
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from felice.config import BrokerConfig
 from felice.coordinator.group.classic.rebalance import join_error
 from felice.coordinator.group.configured_times import ConfiguredTimes
-from felice.coordinator.group.consumer.answers import error_response
-from felice.coordinator.group.consumer.checks import check_request
-from felice.coordinator.group.consumer.describe import describe_missing
-from felice.coordinator.group.consumer.expressions import May
 from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
 from felice.coordinator.group.offsets import topics as offset_topics
 from felice.coordinator.group.offsets.commits import Commit
@@ -42,11 +38,6 @@ from felice.dataclass import dataclass
 from felice.env import Environment
 from felice.metadata.image import ClusterImage
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
-from felice.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -71,6 +62,14 @@ from felice.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from felice.records.control import EndTransactionMarker
+
+if TYPE_CHECKING:
+    from felice.coordinator.group.consumer.expressions import May
+    from felice.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
+    from felice.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
 
 T = TypeVar("T")
 
@@ -241,6 +240,9 @@ class GroupCoordinator:
         self, request: ConsumerGroupHeartbeatRequest, client: Client, may_describe: May | None
     ) -> ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat. `may_describe` tells which topics a regular expression may match; None: any."""
+        from felice.coordinator.group.consumer.answers import error_response
+        from felice.coordinator.group.consumer.checks import check_request
+
         unique = base64.urlsafe_b64encode(self._random.getrandbits(128).to_bytes(16)).rstrip(b"=").decode()
         try:
             check_request(request, client.version, self._assignors)
@@ -257,6 +259,8 @@ class GroupCoordinator:
 
     def describe_consumer(self, group_id: str) -> ConsumerDescribedGroup:
         """One group of a ConsumerGroupDescribe request."""
+        from felice.coordinator.group.consumer.describe import describe_missing
+
         try:
             _check_group_id(group_id)
             return self._runtime.hosted(group_id).shard.describe_consumer(group_id)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TypeAlias
 from uuid import UUID
 
-from felice.coordinator.group.consumer.codec import CONSUMER_TYPES, decode_consumer, encode_consumer
-from felice.coordinator.group.consumer.values import CONSUMER_RECORDS, ConsumerRecord
+from felice.coordinator.group.consumer.values import CONSUMER_RECORDS, CONSUMER_TYPES, ConsumerRecord
 from felice.dataclass import dataclass
 from felice.protocol.codec import data_version, decode_data, encode_data
 from felice.protocol.messages.offsets_topic import (
@@ -73,6 +72,8 @@ class GroupRecordCodec:
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         """Key and value; no value is a tombstone, which deletes the group or the offset."""
         if isinstance(record, CONSUMER_RECORDS):
+            from felice.coordinator.group.consumer.codec import encode_consumer
+
             return encode_consumer(record)
         if isinstance(record, GroupRecord):
             key = encode_data(GroupMetadataKey(group=record.group_id))
@@ -96,6 +97,8 @@ class GroupRecordCodec:
             committed = None if value is None else _decode_committed(value)
             return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed)
         if record_type in CONSUMER_TYPES:
+            from felice.coordinator.group.consumer.codec import decode_consumer
+
             return decode_consumer(record_type, key, value)
         return None
 

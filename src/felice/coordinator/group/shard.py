@@ -9,7 +9,7 @@ Finds the group, and applies the rules that are those of all groups. The rules o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from felice.coordinator.group.alarms import Alarms
 from felice.coordinator.group.classic import listing, membership, rebalance
@@ -19,15 +19,7 @@ from felice.coordinator.group.classic.kind import CLASSIC
 from felice.coordinator.group.classic.rebalance import drop_member, join_error
 from felice.coordinator.group.classic.states import GroupState
 from felice.coordinator.group.classic.sync import sync
-from felice.coordinator.group.consumer import classic_members
-from felice.coordinator.group.consumer import heartbeat as heartbeats
-from felice.coordinator.group.consumer.answers import error_response
-from felice.coordinator.group.consumer.conversion import Upgraded, downgraded, is_last_of_protocol, upgraded
-from felice.coordinator.group.consumer.describe import describe_consumer
-from felice.coordinator.group.consumer.expressions import May
 from felice.coordinator.group.consumer.group import JOIN_EPOCH, ConsumerGroup
-from felice.coordinator.group.consumer.kind import CONSUMER
-from felice.coordinator.group.consumer.tombstones import tombstones
 from felice.coordinator.group.consumer.values import ClassicProtocols, ConsumerRecord, EpochRecord
 from felice.coordinator.group.kinds import CommitCheck, Kind
 from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
@@ -49,11 +41,6 @@ from felice.coordinator.shard import (
 )
 from felice.dataclass import dataclass
 from felice.protocol.errors import ApiError, ErrorCode
-from felice.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
-from felice.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from felice.protocol.messages.delete_groups import DeletableGroupResult
 from felice.protocol.messages.describe_groups import DescribedGroup
 from felice.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -68,6 +55,14 @@ from felice.protocol.messages.offset_delete import (
 )
 from felice.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+if TYPE_CHECKING:
+    from felice.coordinator.group.consumer.expressions import May
+    from felice.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
+    from felice.protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
 
 _GROUP_ID_NOT_FOUND_SINCE = 9  # of OffsetCommit
 
@@ -85,7 +80,11 @@ AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
 
 def kind_of(group: AnyGroup) -> Kind[Any]:
     """The rules of the group's protocol."""
-    return CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+    if not isinstance(group, ConsumerGroup):
+        return CLASSIC
+    from felice.coordinator.group.consumer.kind import CONSUMER
+
+    return CONSUMER
 
 
 class GroupShard:
@@ -263,7 +262,7 @@ class GroupShard:
         join(group, request, caller, turn)
         if group.members or group.pending_joins:
             self._made[group.group_id] = group
-            removed = () if empty is None else tombstones(empty)
+            removed = () if empty is None else kind_of(empty).tombstones(empty)
             turn.outcome.records[:0] = [*removed, record]
 
     def _join_consumer_group(
@@ -277,16 +276,22 @@ class GroupShard:
 
         The latter happens when a static member comes back with the classic protocol and was the last one of the new.
         """
+        from felice.coordinator.group.consumer import events
+
         holder = group.static_members.get(request.group_instance_id or "")
         try:
-            if holder is not None and not request.member_id and is_last_of_protocol(group, holder, turn):
-                classic_members.check_protocols(group, request)
+            if (
+                holder is not None
+                and not request.member_id
+                and events.is_last_of_protocol(group, holder, turn)
+            ):
+                events.classic_members.check_protocols(group, request)
                 classic = ClassicProtocols(request.session_timeout_ms, supported_protocols(request))
-                made = self._made[group.group_id] = downgraded(group, (), {holder: classic}, turn)
-                turn.outcome.records += [*tombstones(group), made.record()]
+                made = self._made[group.group_id] = events.downgraded(group, (), {holder: classic}, turn)
+                turn.outcome.records += [*events.tombstones(group), made.record()]
                 join(made, request, caller, turn)
             else:
-                classic_members.join(group, request, caller, turn)
+                events.classic_members.join(group, request, caller, turn)
         except ApiError as error:
             return Outcome([Reply(caller.waiter, join_error(error.code, request.member_id))])
         return self._done(turn)
@@ -301,10 +306,12 @@ class GroupShard:
             response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
             turn.outcome.reply(caller.waiter, response)
         elif isinstance(group, ConsumerGroup):
+            from felice.coordinator.group.consumer import events
+
             try:
-                classic_members.sync(group, request, caller, turn)
+                events.classic_members.sync(group, request, caller, turn)
             except ApiError as error:
-                turn.outcome.reply(caller.waiter, classic_members.sync_error(error.code))
+                turn.outcome.reply(caller.waiter, events.classic_members.sync_error(error.code))
         else:
             sync(group, request, caller, turn)
         return turn.outcome
@@ -316,7 +323,9 @@ class GroupShard:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         turn = self.turn(now)
         if isinstance(group, ConsumerGroup):
-            return HeartbeatResponse(error_code=classic_members.heartbeat(group, request, turn))
+            from felice.coordinator.group.consumer import events
+
+            return HeartbeatResponse(error_code=events.classic_members.heartbeat(group, request, turn))
         return HeartbeatResponse(error_code=membership.heartbeat(group, request, turn))
 
     def leave(
@@ -328,7 +337,9 @@ class GroupShard:
         if group is None:
             response = membership.leave_unknown(leavers)
         elif isinstance(group, ConsumerGroup):
-            response = classic_members.leave(group, leavers, turn)
+            from felice.coordinator.group.consumer import events
+
+            response = events.classic_members.leave(group, leavers, turn)
             turn.outcome.after_write.append(ReplyAfterWrite(caller.waiter, response, _leave_error))
             return turn.outcome
         else:
@@ -347,11 +358,13 @@ class GroupShard:
     ) -> Outcome[Record]:
         """ConsumerGroupHeartbeat: the first one of a group creates it, in the place of an empty classic group."""
         turn = self.turn(now)
+        from felice.coordinator.group.consumer import events
+
         try:
             group = self._consumer_group(request, turn)
-            heartbeats.heartbeat(group, request, caller, may_describe, turn)
+            events.heartbeat(group, request, caller, may_describe, turn)
         except ApiError as error:
-            return Outcome([Reply(caller.waiter, error_response(error.code, error.message))])
+            return Outcome([Reply(caller.waiter, events.error_response(error.code, error.message))])
         return self._done(turn)
 
     def _done(self, turn: Turn) -> Outcome[Record]:
@@ -372,13 +385,15 @@ class GroupShard:
         if group is not None:
             turn.outcome.records += CLASSIC.tombstones(group)
             if not CLASSIC.is_idle(group):
-                upgrade = upgraded(group, turn)
+                from felice.coordinator.group.consumer import events
+
+                upgrade = events.upgraded(group, turn)
                 if upgrade is None:
                     message = f"Group {request.group_id} is not a consumer group."
                     raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
                 made, records = upgrade
                 turn.outcome.records += records
-                turn.outcome.after_write.append(Upgraded(group))
+                turn.outcome.after_write.append(events.Upgraded(group))
         self._made[request.group_id] = made
         return made
 
@@ -476,7 +491,9 @@ class GroupShard:
         """One group of ConsumerGroupDescribe."""
         group = self.groups.get(group_id)
         found = group if isinstance(group, ConsumerGroup) else None
-        return describe_consumer(group_id, found, self._topics(), self.settings.consumer_assignors)
+        from felice.coordinator.group.consumer import events
+
+        return events.describe_consumer(group_id, found, self._topics(), self.settings.consumer_assignors)
 
     def list(self, states: list[str], types: list[str]) -> list[ListedGroup]:
         """The groups in one of the states and of one of the types; an empty list means any."""

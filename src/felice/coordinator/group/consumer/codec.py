@@ -49,10 +49,6 @@ from felice.protocol.primitives import MalformedMessage
 
 V = TypeVar("V")
 
-EPOCH_TYPE, METADATA_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE = 3, 4, 5, 6, 7, 8
-EXPRESSION_TYPE = 16
-CONSUMER_TYPES = frozenset({*range(EPOCH_TYPE, CURRENT_TYPE + 1), EXPRESSION_TYPE})
-
 
 def encode_consumer(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """Key and value; no value is a tombstone."""
@@ -83,7 +79,7 @@ def encode_consumer(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_consumer(record_type: int, key: bytes, value: bytes | None) -> ConsumerRecord | None:
-    """The record; None for a value of type 4, which has no use any more. The type is one of `CONSUMER_TYPES`.
+    """The record; None for a value of type 4, which has no use any more. The type is one of `values.CONSUMER_TYPES`.
 
     Raises `MalformedMessage`.
     """

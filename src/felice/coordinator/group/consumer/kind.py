@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from felice.coordinator.group.consumer import commit_checks, removal
+from felice.coordinator.group.consumer import commit_checks
 from felice.coordinator.group.consumer.group import ConsumerGroup, Revocation
-from felice.coordinator.group.consumer.tombstones import tombstones
 from felice.coordinator.group.kinds import CommitCheck
 from felice.coordinator.group.modern.reconciliation import MemberState
 from felice.coordinator.group.records import Record
@@ -44,6 +43,8 @@ class ConsumerKind:
 
     def on_time(self, group: ConsumerGroup, turn: Turn) -> None:
         """Removes members that are late."""
+        from felice.coordinator.group.consumer import removal
+
         removal.on_time(group, turn)
 
     def is_idle(self, group: ConsumerGroup) -> bool:
@@ -73,6 +74,8 @@ class ConsumerKind:
 
     def tombstones(self, group: ConsumerGroup) -> list[Record]:
         """The records of the group and of all its members."""
+        from felice.coordinator.group.consumer.tombstones import tombstones
+
         return list(tombstones(group))
 
     def check_commit(self, group: ConsumerGroup, request: OffsetCommitRequest, version: int) -> CommitCheck:

@@ -19,7 +19,6 @@ from felice.coordinator.group.consumer.values import (
     TargetEpochRecord,
     TargetRecord,
 )
-from felice.coordinator.group.modern.assignors import ASSIGNORS, Subscriber
 from felice.coordinator.group.modern.reconciliation import NOTHING, Partitions
 from felice.coordinator.group.modern.topics import Topics
 from felice.coordinator.group.records import Record
@@ -55,6 +54,8 @@ class Assignment:
 
     def compute(self) -> dict[str, Partitions]:
         """The partitions of each member."""
+        from felice.coordinator.group.modern.assignors import ASSIGNORS, Subscriber
+
         distinct = {member.topics for member in self.members.values()}
         ids_of = {names: self.topics.ids(names) for names in distinct}
         counts = self.topics.counts(set[str]().union(*distinct))

@@ -150,3 +150,5 @@ CONSUMER_RECORDS = (
     CurrentRecord,
     ExpressionRecord,
 )
+CONSUMER_TYPES = frozenset({3, 4, 5, 6, 7, 8, 16})
+"""The types of their keys."""
