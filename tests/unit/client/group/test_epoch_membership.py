@@ -20,7 +20,8 @@ from felice.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from felice.protocol.messages.find_coordinator import FindCoordinatorRequest
+from felice.protocol.messages.find_coordinator import Coordinator as FoundCoordinator
+from felice.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from felice.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from felice.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -38,9 +39,9 @@ from felice.protocol.messages.offset_fetch import (
 from felice.records.builder import build_batch
 from felice.records.record import Record
 from unit.client.admin.exchange import broker_ranges
-from unit.client.fake_broker import Disconnect, FakeBroker
+from unit.client.fake_broker import Disconnect, FakeBroker, Hang
 from unit.client.group.test_membership import spin
-from waiting import wait_until
+from waiting import LIMIT_S, wait_until
 
 HEARTBEAT = 68
 LONG_MS = 3_600_000
@@ -380,6 +381,46 @@ def test_a_cluster_without_the_protocol_is_a_clear_fatal_error(
             consumer.subscribe(["t"])
     assert is_fatal(told[0]) and is_fatal(caught.value.error)
     assert "does not work with this cluster: use" in told[0].str() and "group.version" in told[0].str()
+
+
+def test_a_refusal_is_told_and_the_member_goes_on(broker: EpochCoordinator) -> None:
+    denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    with Consumer(settings(broker)) as consumer:
+        broker.script(
+            FindCoordinatorRequest,
+            FindCoordinatorResponse(coordinators=[FoundCoordinator(key="g", error_code=denied)]),
+        )
+        broker.script(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse(error_code=denied))
+        consumer.subscribe(["t"])
+        errors = spin(consumer, lambda: bool(consumer.assignment()))
+    assert [error.code() for error in errors] == [denied, denied]
+    assert not any(error.fatal() for error in errors)
+
+
+def test_a_topic_that_does_not_exist_is_told_once_and_looked_for(
+    broker: EpochCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch_membership, "_WATCH_INTERVAL_S", 0.02)
+    with Consumer(settings(broker)) as consumer:
+        consumer.subscribe(["t", "nope"])
+        errors = spin(consumer, lambda: len(broker.asked(MetadataRequest)) >= 6)
+    assert [error.code() for error in errors] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_the_end_of_a_membership_ends_a_wait_for_a_newer_epoch(
+    broker: EpochCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch_membership, "_LEAVE_S", 0.1)
+    with Consumer(settings(broker)) as consumer:
+        consumer.subscribe(["t"])
+        spin(consumer, lambda: len(broker.heartbeats) == 2)
+        membership = consumer._core.membership
+        assert membership is not None
+        broker.script(ConsumerGroupHeartbeatRequest, Hang)
+        waiting = consumer._thread.submit(membership.is_renewed(membership.member.committer))
+        wait_until(lambda: len(broker.heartbeats) == 3)
+        consumer._thread.run(membership.end())
+        assert waiting.result(LIMIT_S) is False
 
 
 def test_partitions_are_lost_with_a_fatal_error(broker: EpochCoordinator) -> None:
