@@ -47,16 +47,18 @@ def kafka(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_levels_are_shown_lowered_and_raised(felice: Run) -> None:
+    groups = {"feature": "group.version", "min": 0, "max": 1, "level": 1, "epoch": 0}
     row = {"feature": "transaction.version", "min": 0, "max": 2, "level": 2, "epoch": 0}
-    assert json.loads(felice("describe", "--json")) == [row]
+    assert json.loads(felice("describe", "--json")) == [groups, row]
     assert felice("downgrade", "transaction.version=1", "--dry-run") == (
         "transaction.version can be at level 1.\n"
     )
-    assert json.loads(felice("describe", "--json")) == [row]
+    assert json.loads(felice("describe", "--json")) == [groups, row]
     assert felice("downgrade", "transaction.version=0") == "transaction.version is at level 0 now.\n"
-    assert json.loads(felice("describe", "--json")) == [{**row, "level": 0, "epoch": 1}]
+    lowered = [{**groups, "epoch": 1}, {**row, "level": 0, "epoch": 1}]
+    assert json.loads(felice("describe", "--json")) == lowered
     felice("upgrade", "transaction.version=2")
-    assert json.loads(felice("describe", "--json"))[0]["level"] == 2
+    assert json.loads(felice("describe", "--json"))[1]["level"] == 2
 
 
 @pytest.mark.parametrize(

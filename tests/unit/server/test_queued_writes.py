@@ -59,8 +59,7 @@ def context_of(services: Services) -> ContextOf:
 
     def context_of(queue: Queue, partition: object, groups: object = None, **others: Any) -> RequestContext:
         known: Any = SimpleNamespace(get=lambda *where: partition, find=lambda *where: partition)
-        lookups = services.coordinators.lookups
-        coordinators: Any = SimpleNamespace(admission=queue, groups=groups, lookups=lookups)
+        coordinators: Any = SimpleNamespace(admission=queue, groups=groups)
         image = SimpleNamespace(topic_names={}, partition=lambda *where: object())
         watcher: Any = SimpleNamespace(image=image)
         parts = {"partitions": known, "coordinators": coordinators, "watcher": watcher, **others}
