@@ -37,6 +37,8 @@ from felice.protocol.messages import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_delegation_token,
     create_partitions,
@@ -401,6 +403,22 @@ CASES = (
         5,
         lambda names: describe_groups.DescribeGroupsRequest(groups=["g"]),
         (group(DESCRIBE),),
+    ),
+    Case(
+        "describe consumer groups",
+        API.CONSUMER_GROUP_DESCRIBE,
+        1,
+        lambda names: consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=["g"]),
+        (group(DESCRIBE),),
+    ),
+    Case(
+        "send a heartbeat of a consumer group",
+        API.CONSUMER_GROUP_HEARTBEAT,
+        1,
+        lambda names: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="nobody", member_epoch=5, subscribed_topic_names=["t"]
+        ),
+        (group(READ), topic(DESCRIBE)),
     ),
     Case(
         "list groups",
