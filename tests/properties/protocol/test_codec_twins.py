@@ -102,7 +102,9 @@ def has_tags(message: Any, version: int) -> bool:
     """Whether a tagged field is on the wire. The compiled codec does not write them."""
     for field in schema_of(type(message)).fields:
         value = getattr(message, field.name)
-        if version in field.versions and field.tag is not None and value != field.default and value != []:
+        # An empty list is the default, unless the default is null.
+        is_default = value == field.default or (value == [] and field.default is not None)
+        if version in field.versions and field.tag is not None and not is_default:
             return True
         if any(has_tags(inner, version) for inner in structs_in(value)):
             return True
