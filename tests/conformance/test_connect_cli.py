@@ -18,7 +18,7 @@ from felice.testing import felice_broker
 from felice.web.users import PasswordHash, write_users
 from waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from felice.pipelines.connect.model.schema import INT32, Struct, simple, struct
 from felice.testing import felice_broker
 from waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 class Server:

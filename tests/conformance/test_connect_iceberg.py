@@ -39,7 +39,7 @@ from felice.pipelines.connect.model.schema import (
 from felice.testing import felice_broker
 from waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 VALUE = struct({"id": simple(INT32), "name": simple(STRING, optional=True)}, name="v")
 
 

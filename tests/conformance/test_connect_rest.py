@@ -20,7 +20,7 @@ from peers.kafka_connect import running_kafka_connect
 # Workers, groups and Spark take their time on a busy machine.
 wait_until = partial(waiting.wait_until, timeout_s=TIMEOUT_S)
 SOURCE, SINK, BAD = "FileStreamSource", "FileStreamSink", "/connectors/bad"
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 class Worker(Protocol):

@@ -50,7 +50,7 @@ from felice.testing import felice_broker
 from peers.objects import Bucket, running_store
 from waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 VALUE = struct({"id": simple(INT32), "name": simple(STRING, optional=True)}, name="v")
 HOUR_MS = 3_600_000
 
