@@ -186,7 +186,7 @@ def test_verify_names_the_broker_that_keeps_its_throttle(
 def test_records_are_deleted_from_the_other_partitions(cluster: Cluster) -> None:
     admin = AdminClient(config(cluster))
     futures = admin.delete_records(
-        [TopicPartition(TOPIC, number, 1) for number in range(3)], request_timeout=10.0
+        [TopicPartition(TOPIC, number, 1) for number in range(3)], request_timeout=30.0
     )
     outcomes = [
         future.exception(LIMIT_S) for _, future in sorted(futures.items(), key=lambda row: row[0].partition)

@@ -108,13 +108,13 @@ def subscribe(group: ConsumerGroup, after: Subscription, step: Step) -> None:
 def follow_topics(group: ConsumerGroup, step: Step, turn: Turn) -> None:
     """Raises the group's epoch if the topics to which it subscribes have changed; writes the epoch if it changed."""
     before = group.members.get(step.replaced or step.member_id)
-    are_new = group.seen_topics != turn.topics.version
-    if are_new or (step.is_subscription_changed and group.changes_topics(before, step.subscription)):
+    is_changed = step.is_subscription_changed and group.changes_topics(before, step.subscription)
+    if is_changed or group.seen_topics != turn.topics.version:
         found = turn.topics.hash_of(group.subscribed_topics(before, step.subscription))
         if found != step.epoch.metadata_hash:
             raised = step.epoch.epoch + (step.epoch.epoch == group.epoch.epoch)
             step.epoch = Epoch(raised, found)
-        elif not step.is_subscription_changed:
+        elif not is_changed:
             # Not with a change: its record may be refused, and then the next heartbeat must see the change.
             group.seen_topics = turn.topics.version
     if step.epoch != group.epoch:

@@ -28,7 +28,7 @@ from felice.protocol.errors import ErrorCode
 
 RETRY_MS = 5_000
 """How long a group waits after a computation that failed, or whose records were refused."""
-MAX_INLINE_SIZE = 2_000
+MAX_INLINE_SIZE = 500
 """Members and partitions that are assigned in the event loop, which takes some milliseconds."""
 
 
