@@ -131,7 +131,10 @@ def test_clients_are_served_and_operators_find_kafkas_nodes(
             "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
             "rack": None,
             "jmx_port": -1,
-            "features": {"transaction.version": {"min_version": 0, "max_version": 2}},
+            "features": {
+                "group.version": {"min_version": 0, "max_version": 1},
+                "transaction.version": {"min_version": 0, "max_version": 2},
+            },
         }
         topic = read("/brokers/topics/orders")
         assert re.fullmatch(r"[\w-]{22}", topic.pop("topic_id"))
