@@ -30,6 +30,10 @@ NEVER_MS = 2**62
 Undo = Callable[[], None]
 
 
+def undo_nothing() -> None:
+    """Undoes a record that changed nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instant:
     """The time of an event: wall time for stored timestamps, steady time for deadlines."""

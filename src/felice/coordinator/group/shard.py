@@ -25,7 +25,7 @@ from felice.coordinator.group.kinds import CommitCheck, Kind
 from felice.coordinator.group.modern.topics import NO_TOPICS, Topics
 from felice.coordinator.group.offsets import commits as offset_rules
 from felice.coordinator.group.offsets.commits import Commit
-from felice.coordinator.group.offsets.store import OffsetStore, undo_nothing
+from felice.coordinator.group.offsets.store import OffsetStore
 from felice.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from felice.coordinator.group.settings import GroupSettings
 from felice.coordinator.group.turn import Caller, Turn
@@ -38,6 +38,7 @@ from felice.coordinator.shard import (
     ReplyAfterWrite,
     Sendable,
     Undo,
+    undo_nothing,
 )
 from felice.dataclass import dataclass
 from felice.protocol.errors import ApiError, ErrorCode
@@ -288,7 +289,7 @@ class GroupShard:
                 events.classic_members.check_protocols(group, request)
                 classic = ClassicProtocols(request.session_timeout_ms, supported_protocols(request))
                 made = self._made[group.group_id] = events.downgraded(group, (), {holder: classic}, turn)
-                turn.outcome.records += [*events.tombstones(group), made.record()]
+                turn.outcome.records += [*kind_of(group).tombstones(group), made.record()]
                 join(made, request, caller, turn)
             else:
                 events.classic_members.join(group, request, caller, turn)
@@ -357,9 +358,9 @@ class GroupShard:
         now: Instant,
     ) -> Outcome[Record]:
         """ConsumerGroupHeartbeat: the first one of a group creates it, in the place of an empty classic group."""
-        turn = self.turn(now)
         from felice.coordinator.group.consumer import events
 
+        turn = self.turn(now)
         try:
             group = self._consumer_group(request, turn)
             events.heartbeat(group, request, caller, may_describe, turn)

@@ -112,8 +112,7 @@ def _begin(group: ConsumerGroup, request: JoinGroupRequest, caller: Caller[JoinG
         if holder is not None:
             return take_over(group, caller.new_member_id, holder)
         return new_member(group, caller.new_member_id, instance_id)
-    if instance_id is not None:
-        check_instance(group, instance_id, member_id)
+    check_instance(group, instance_id, member_id)
     if member_id in group.members:
         return known_member(group, member_id)
     return new_member(group, member_id, instance_id)

@@ -140,23 +140,19 @@ def _upgrade_records(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord
 
 def must_downgrade(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> bool:
     """Whether the group becomes a classic one when these members have left: all others use the classic protocol."""
-    if not group.classic_count or not _may_downgrade(turn):
-        return False
-    staying = [value for member_id, value in group.members.items() if member_id not in leaving]
-    if not staying or len(staying) > turn.settings.max_size:
-        return False
-    return all(subscription.classic is not None for subscription in staying)
-
-
-def _may_downgrade(turn: Turn) -> bool:
-    return turn.settings.consumer_migration_policy.allows_downgrade
+    return len(group.members) > len(leaving) and _fits_classic_group(group, leaving, turn)
 
 
 def is_last_of_protocol(group: ConsumerGroup, member_id: str, turn: Turn) -> bool:
     """Whether the group becomes a classic one when this member comes back with the classic protocol."""
-    return group.members[member_id].classic is None and (
-        (len(group.members) == 1 and _may_downgrade(turn)) or must_downgrade(group, (member_id,), turn)
-    )
+    return group.members[member_id].classic is None and _fits_classic_group(group, (member_id,), turn)
+
+
+def _fits_classic_group(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> bool:
+    staying = len(group.members) - len(leaving)
+    classic = group.classic_count - sum(group.members[member_id].classic is not None for member_id in leaving)
+    is_allowed = turn.settings.consumer_migration_policy.allows_downgrade
+    return is_allowed and classic == staying <= turn.settings.max_size
 
 
 def downgraded(

@@ -10,7 +10,6 @@ from felice.coordinator.group.consumer.answers import error_response
 from felice.coordinator.group.consumer.conversion import Upgraded, downgraded, is_last_of_protocol, upgraded
 from felice.coordinator.group.consumer.describe import describe_consumer
 from felice.coordinator.group.consumer.heartbeat import heartbeat
-from felice.coordinator.group.consumer.tombstones import tombstones
 
 __all__ = [
     "Upgraded",
@@ -20,6 +19,5 @@ __all__ = [
     "error_response",
     "heartbeat",
     "is_last_of_protocol",
-    "tombstones",
     "upgraded",
 ]

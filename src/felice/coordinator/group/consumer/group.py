@@ -38,7 +38,7 @@ from felice.coordinator.group.modern.reconciliation import (
     MemberState,
     Partitions,
 )
-from felice.coordinator.shard import NEVER_MS, Undo
+from felice.coordinator.shard import NEVER_MS, Undo, undo_nothing
 from felice.dataclass import dataclass
 
 V = TypeVar("V")
@@ -133,7 +133,7 @@ class ConsumerGroup:
             case ExpressionRecord():
                 return _put(self.expressions, record.expression, record.value)
             case EpochRecord() | MetadataRecord():
-                return _nothing
+                return undo_nothing
         raise AssertionError(f"not a record of a consumer group: {record}")
 
     def _set_member(self, member_id: str, value: Subscription | None) -> Undo:
@@ -313,7 +313,3 @@ def _put(values: dict[str, V], key: str, value: V | None) -> Undo:
         _put(values, key, before)
 
     return undo
-
-
-def _nothing() -> None:
-    """Undoes a record that changed nothing."""

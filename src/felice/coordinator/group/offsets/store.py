@@ -13,7 +13,7 @@ from dataclasses import field
 from typing import TypeAlias
 
 from felice.coordinator.group.records import CommittedOffset, OffsetRecord
-from felice.coordinator.shard import NO_PRODUCER_ID, Undo
+from felice.coordinator.shard import NO_PRODUCER_ID, Undo, undo_nothing
 from felice.dataclass import dataclass
 
 TopicOffsets: TypeAlias = dict[int, CommittedOffset]
@@ -185,7 +185,3 @@ class OffsetStore:
             topics.pop(topic, None)
         if not topics:
             self._committed.pop(group_id, None)
-
-
-def undo_nothing() -> None:
-    """Undoes a record that changed nothing."""
