@@ -36,14 +36,16 @@ def assign_sticky(
         return {}
     partitions = partitions_of(subscribed_topics(subscriptions, partition_counts), partition_counts)
     wanted = topic_sets(subscriptions)
-    owned = valid_claims(subscriptions, frozenset(partitions))
+    owned = _valid_claims(subscriptions, wanted, frozenset(partitions))
     if len(set(wanted.values())) == 1:
         return _assign_by_quota(members, partitions, owned)
     return _Balancing(members, partitions, wanted, owned).run()
 
 
-def valid_claims(
-    subscriptions: Mapping[str, Subscription], existing: frozenset[TopicPartition]
+def _valid_claims(
+    subscriptions: Mapping[str, Subscription],
+    wanted: Mapping[str, frozenset[str]],
+    existing: frozenset[TopicPartition],
 ) -> Assignment:
     """Returns what each member owns, without invalid claims.
 
@@ -60,8 +62,6 @@ def valid_claims(
                 newest[partition], claims[partition] = subscription.generation, 1
             elif subscription.generation == generation:
                 claims[partition] += 1
-
-    wanted = topic_sets(subscriptions)
 
     def holds(member_id: str, partition: TopicPartition) -> bool:
         return (
