@@ -134,10 +134,13 @@ def _check_room(disk: Disk, jobs: Sequence[_Job], *, may_link: bool) -> None:
 def _write_shared(
     disk: Disk, target: Path, contents: Sequence[LogDirectoryContents], wanted: Collection[Path]
 ) -> None:
-    kept = {one.key for other in contents for one in other.partitions if one.path in wanted}
     for name in CHECKPOINTS:
+        # Of the directory that has the log: another one may have a log of an older topic of this name.
         offsets = {
-            key: offset for other in contents for key, offset in other.offsets[name].items() if key in kept
+            one.key: other.offsets[name][one.key]
+            for other in contents
+            for one in other.partitions
+            if one.path in wanted and one.key in other.offsets[name]
         }
         disk.write_atomic(target / name, checkpoints.format_offsets(offsets).encode())
     if all(other.was_clean for other in contents):

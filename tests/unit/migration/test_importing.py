@@ -17,7 +17,7 @@ import pytest
 
 from felice.config import TopicConfig
 from felice.env import SystemClock, SystemDisk
-from felice.log import meta_properties
+from felice.log import checkpoints, meta_properties
 from felice.log.directory import LogDirectory
 from felice.metadata import layout
 from felice.metadata.store_files import load_tree
@@ -165,6 +165,17 @@ def test_several_directories_come_into_one_or_into_as_many(kafka: Path, tmp_path
     assert not (tmp_path / "b" / "metadata").exists()
     with pytest.raises(MigrationError, match="2 directories are read and 3 are to be made"):
         carry_out(kafka, two, to=[tmp_path / name for name in "xyz"])
+
+
+def test_offsets_of_an_older_topic_of_the_name_do_not_come(kafka: Path, tmp_path: Path) -> None:
+    """They are in the checkpoints of another directory, which comes into the same one."""
+    key = ("t", 0)
+    two = log_directory(
+        tmp_path / "two", {key: (UUID(int=99), {0: b""})}, directory_id=UUID(int=1001), recovery={key: 99}
+    )
+    carry_out(kafka, two, to=tmp_path / "all")
+    for name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS):
+        assert checkpoints.parse((tmp_path / "all" / name).read_text()) == {key: 5, ("u", 0): 0}
 
 
 def test_the_newest_whole_snapshot_and_the_log_behind_it_count(kafka: Path, tmp_path: Path) -> None:
