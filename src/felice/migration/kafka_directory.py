@@ -23,6 +23,7 @@ from felice.log.segment import LOG_SUFFIX
 from felice.migration import metadata_records, partition_files
 from felice.migration.cluster_state import ClusterState, replay
 from felice.migration.errors import MigrationError, explained
+from felice.migration.metadata_records import Batches
 from felice.migration.partition_files import Trust
 from felice.migration.plan import METADATA_TOPIC, FoundPartition
 from felice.protocol.topic_partition import PartitionKey
@@ -146,33 +147,37 @@ def read_metadata(disk: Disk, directory: Path) -> KraftMetadata:
     with explained(str(directory), OSError):
         names = disk.listdir(directory)
         snapshot = _newest_snapshot(disk, directory, names)
-        start = int(snapshot[0][:_OFFSET_DIGITS]) if snapshot else 0
+        snapshot_name = None if snapshot is None else Path(snapshot.name).name
+        start = int(snapshot_name[:_OFFSET_DIGITS]) if snapshot_name else 0
         bases = partition_files.base_offsets(names)
         # A segment that ends at or below the snapshot adds nothing.
         ends = [*bases[1:], None]
         needed = [base for base, end in zip(bases, ends, strict=True) if end is None or end > start]
-        paths = [directory / f"{base:020d}{LOG_SUFFIX}" for base in needed]
-        files = [(str(path), disk.read_bytes(path)) for path in paths]
-        if not files and snapshot is None:
+        segments = [_batches_of(disk, directory / f"{base:020d}{LOG_SUFFIX}") for base in needed]
+        if not segments and snapshot is None:
             raise MigrationError(f"{directory} has neither a log nor a whole snapshot")
-        end_offset = metadata_records.check_continuous(files, start)
-        values = list(metadata_records.data_values(snapshot[1], snapshot[0])) if snapshot else []
-        for name, data in files:
-            values += [row for row in metadata_records.data_values(data, name) if row[0] >= start]
+        end_offset = metadata_records.check_continuous(segments, start)
+        values = [] if snapshot is None else list(metadata_records.data_values(snapshot))
+        for segment in segments:
+            values += [row for row in metadata_records.data_values(segment) if row[0] >= start]
         voters = _static_voters(disk, directory / _QUORUM_STATE)
-        for name, data in [*([snapshot] if snapshot else []), *files]:
-            voters = metadata_records.voters_in(data, name) or voters
-        torn_bytes = metadata_records.batches_of(files[-1][1], files[-1][0]).torn_bytes if files else 0
+        for file in segments if snapshot is None else (snapshot, *segments):
+            voters = metadata_records.voters_in(file) or voters
+        torn_bytes = segments[-1].torn_bytes if segments else 0
         state = replay(metadata_records.committed(values))
-        return KraftMetadata(state, end_offset, snapshot[0] if snapshot else None, torn_bytes, voters)
+        return KraftMetadata(state, end_offset, snapshot_name, torn_bytes, voters)
 
 
-def _newest_snapshot(disk: Disk, directory: Path, names: Iterable[str]) -> tuple[str, bytes] | None:
-    """Name and content of the newest snapshot that was completed."""
+def _batches_of(disk: Disk, path: Path) -> Batches:
+    return metadata_records.batches_of(disk.read_bytes(path), str(path))
+
+
+def _newest_snapshot(disk: Disk, directory: Path, names: Iterable[str]) -> Batches | None:
+    """The newest snapshot that was completed."""
     for name in sorted((name for name in names if _SNAPSHOT_NAME.fullmatch(name)), reverse=True):
-        data = disk.read_bytes(directory / name)
-        if metadata_records.is_whole_snapshot(data, str(directory / name)):
-            return name, data
+        snapshot = _batches_of(disk, directory / name)
+        if metadata_records.is_whole_snapshot(snapshot):
+            return snapshot
     return None
 
 

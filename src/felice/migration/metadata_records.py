@@ -98,8 +98,10 @@ def encode_value(record: object, version: int) -> bytes:
 
 
 class Batches(NamedTuple):
-    """What a file holds: its batches in order, and the bytes of a last one that is cut short."""
+    """A file, its batches in order, and the bytes of a last one that is cut short. `name` is for errors."""
 
+    name: str
+    data: bytes
     headers: Sequence[BatchHeader]
     torn_bytes: int
 
@@ -123,7 +125,7 @@ def batches_of(data: bytes, name: str) -> Batches:
             raise MigrationError(f"{name} is damaged at byte {position}: {error.message}") from error
         headers.append(header)
         position = header.end
-    return Batches(headers, len(data) - position)
+    return Batches(name, data, headers, len(data) - position)
 
 
 def _check_torn(data: bytes, position: int, name: str) -> None:
@@ -150,52 +152,51 @@ def _check_torn(data: bytes, position: int, name: str) -> None:
         at = data.find(MAGIC, at + 1)
 
 
-def is_whole_snapshot(data: bytes, name: str) -> bool:
-    """Whether a snapshot ends in its footer. Raises `MigrationError` if it is damaged."""
-    headers, torn_bytes = batches_of(data, name)
-    if torn_bytes or not headers or not headers[-1].is_control:
+def is_whole_snapshot(file: Batches) -> bool:
+    """Whether a snapshot ends in its footer."""
+    if file.torn_bytes or not file.headers or not file.headers[-1].is_control:
         return False
-    records = read_batch(data, headers[-1])
+    records = read_batch(file.data, file.headers[-1])
     return bool(records) and control_type(records[-1].key) is ControlType.SNAPSHOT_FOOTER
 
 
-def data_values(data: bytes, name: str) -> Iterator[tuple[int, bytes | None]]:
+def data_values(file: Batches) -> Iterator[tuple[int, bytes | None]]:
     """Offset and value of each data record of a file. Raises `MigrationError`."""
-    for header in batches_of(data, name).headers:
+    for header in file.headers:
         if header.is_control:
             continue
-        with explained(f"{name} is damaged at byte {header.position}", ApiError):
-            records = read_batch(data, header)
+        with explained(f"{file.name} is damaged at byte {header.position}", ApiError):
+            records = read_batch(file.data, header)
         for record in records:
             yield record.offset, record.value
 
 
-def voters_in(data: bytes, name: str) -> int | None:
+def voters_in(file: Batches) -> int | None:
     """The number of voters in the last record of a file that has them; None without one. Raises `MigrationError`."""
     found = None
-    for header in batches_of(data, name).headers:
+    for header in file.headers:
         if not header.is_control:
             continue
-        with explained(f"{name} is damaged at byte {header.position}", ApiError, MalformedMessage):
-            for record in read_batch(data, header):
+        with explained(f"{file.name} is damaged at byte {header.position}", ApiError, MalformedMessage):
+            for record in read_batch(file.data, header):
                 if control_type(record.key) is ControlType.KRAFT_VOTERS:
                     found = len(decode(VotersRecord, record.value or b"", 0).voters)
     return found
 
 
-def check_continuous(files: Iterable[tuple[str, bytes]], from_offset: int) -> int:
+def check_continuous(segments: Iterable[Batches], from_offset: int) -> int:
     """Checks that the log has all offsets from `from_offset` to its end; returns the end. Raises `MigrationError`.
 
-    `files` are the log's segments in order. The log may begin below `from_offset`.
+    `segments` are in order. The log may begin below `from_offset`.
     """
     expected = None
-    for name, data in files:
-        for header in batches_of(data, name).headers:
+    for file in segments:
+        for header in file.headers:
             first = header.base_offset
             if (expected is None and first > from_offset) or (expected is not None and first != expected):
                 missing = from_offset if expected is None else expected
                 raise MigrationError(
-                    f"{name} is damaged: the offsets from {missing} to {first - 1} are missing"
+                    f"{file.name} is damaged: the offsets from {missing} to {first - 1} are missing"
                 )
             expected = header.next_offset
     return max(from_offset, expected or 0)

@@ -13,7 +13,13 @@ from felice.metadata import layout
 from felice.migration import exporting, felice_store, importing
 from felice.migration.cluster_state import ClusterState, replay
 from felice.migration.errors import MigrationError
-from felice.migration.metadata_records import MetadataRecord, committed, data_values, is_whole_snapshot
+from felice.migration.metadata_records import (
+    MetadataRecord,
+    batches_of,
+    committed,
+    data_values,
+    is_whole_snapshot,
+)
 from felice.migration.plan import Here, plan_import
 from felice.migration.znodes import state_of
 from felice.protocol.messages.cluster_metadata import (
@@ -85,9 +91,9 @@ def export(*sources: Path, to: Path) -> exporting.ExportSurvey:
 
 
 def read_back(path: Path) -> ClusterState:
-    data = (path / "bootstrap.checkpoint").read_bytes()
-    assert is_whole_snapshot(data, "file")
-    return replay(committed(data_values(data, "file")))
+    snapshot = batches_of((path / "bootstrap.checkpoint").read_bytes(), "file")
+    assert is_whole_snapshot(snapshot)
+    return replay(committed(data_values(snapshot)))
 
 
 def bindings(state: ClusterState) -> set[AclBinding]:

@@ -37,7 +37,7 @@ A, B, C = (TopicRecord(name=name, topic_id=UUID(int=number)) for number, name in
 
 
 def read(data: bytes) -> list[MetadataRecord]:
-    return list(committed(data_values(data, "file")))
+    return list(committed(data_values(batches_of(data, "file"))))
 
 
 def test_kafkas_own_bytes_are_read_and_written_alike() -> None:
@@ -50,11 +50,11 @@ def test_kafkas_own_bytes_are_read_and_written_alike() -> None:
 def test_a_snapshot_holds_its_records_between_header_and_footer() -> None:
     records = [TopicRecord(name=f"t{number}", topic_id=UUID(int=number)) for number in range(1200)]
     data = encode_snapshot([newest(record) for record in records], NOW)
-    assert is_whole_snapshot(data, "file")
+    assert is_whole_snapshot(batches_of(data, "file"))
     assert [one.record for one in read(data)] == records
-    assert not is_whole_snapshot(data[:-1], "file")
+    assert not is_whole_snapshot(batches_of(data[:-1], "file"))
     last = batches_of(data, "file").headers[-1]
-    assert not is_whole_snapshot(data[: last.position], "file")
+    assert not is_whole_snapshot(batches_of(data[: last.position], "file"))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_every_flipped_bit_is_found() -> None:
         if position % len(metadata_log([A])) in range(12, 16):
             continue  # the epoch of the leader, which no checksum covers and nothing reads
         with pytest.raises(MigrationError):
-            check_continuous([("file", bytes(damaged))], 0)
+            check_continuous([batches_of(bytes(damaged), "file")], 0)
 
 
 def test_a_last_batch_that_is_cut_short_does_not_count() -> None:
@@ -115,11 +115,11 @@ def test_a_last_batch_that_is_cut_short_does_not_count() -> None:
 
 
 def test_missing_offsets_are_found() -> None:
-    first, second = metadata_log([A, B]), metadata_log([C], 2)
-    assert check_continuous([("one", first), ("two", second)], 0) == 3
-    assert check_continuous([("two", second)], 2) == 3
+    first, second = batches_of(metadata_log([A, B]), "one"), batches_of(metadata_log([C], 2), "two")
+    assert check_continuous([first, second], 0) == 3
+    assert check_continuous([second], 2) == 3
     assert check_continuous([], 9) == 9
     with pytest.raises(MigrationError, match="two is damaged: the offsets from 1 to 1 are missing"):
-        check_continuous([("two", second)], 1)
+        check_continuous([second], 1)
     with pytest.raises(MigrationError, match="the offsets from 1 to 1 are missing"):
-        check_continuous([("one", metadata_log([A])), ("two", second)], 0)
+        check_continuous([batches_of(metadata_log([A]), "one"), second], 0)
