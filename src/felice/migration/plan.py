@@ -130,6 +130,8 @@ class _Planner:
         }
         self._taken: list[FoundPartition] = []
         self._empty: list[PartitionKey] = []
+        # Empty partitions that should have a log.
+        self._missing: list[PartitionKey] = []
         self._left: list[Left] = []
         self._topics: list[Topic] = []
         self._counts: dict[str, int] = {}
@@ -185,7 +187,7 @@ class _Planner:
         return of_topic[0] if of_topic else None
 
     def _refusal(self, topic: Topic, logs: Mapping[int, FoundPartition | None]) -> str | None:
-        config = self._state.configs.get((TOPIC, topic.name), {})
+        config = self._config(topic)
         if config.get(_MARKER_OF_TIERED_STORAGE) == "true" or topic.name == _TIERED_STORAGE_TOPIC:
             return "its older records are in tiered storage, which Felice does not read"
         if legacy := [log.name for log in logs.values() if log is not None and log.is_legacy]:
@@ -206,6 +208,9 @@ class _Planner:
             return StateNode(layout.NO_LEADER, partition.leader_epoch, _FIRST_CONTROLLER_EPOCH, isr)
         if log is None:
             self._empty.append((topic.name, number))
+            # The records name no directory for a new partition until it has one.
+            if not partition.directories or partition.directory_on(node_id) is not None:
+                self._missing.append((topic.name, number))
         else:
             self._taken.append(log)
             if not partition.is_complete_on(node_id):
@@ -217,32 +222,25 @@ class _Planner:
 
     def check_missing(self) -> None:
         """A partition of this node without a log: new partitions have none yet, all others should have one."""
-        missing = [key for key in self._empty if not self._may_be_new(key)]
-        names = _listed("{}-{}".format(*key) for key in missing)
-        if missing and not self._here.may_miss_logs:
+        if self._missing and not self._here.may_miss_logs:
+            names = _listed("{}-{}".format(*key) for key in self._missing)
             raise MigrationError(
-                f"{len(missing)} partitions of node {self._here.node_id} have no log in the directories that were "
-                f"given: {names}. Name all entries of log.dirs, or let these partitions begin empty with "
+                f"{len(self._missing)} partitions of node {self._here.node_id} have no log in the directories that "
+                f"were given: {names}. Name all entries of log.dirs, or let these partitions begin empty with "
                 "--allow-missing"
             )
         for topic, number in self._empty:
             self._leave("partition", f"{topic}-{number}", "it has no log, and begins empty at offset 0")
 
-    def _may_be_new(self, key: PartitionKey) -> bool:
-        topic = next(topic for topic in self._topics if topic.name == key[0])
-        partition = topic.partitions[key[1]]
-        return bool(partition.directories) and partition.directory_on(self._here.node_id) is None
-
     def add_unclaimed_logs(self, set_aside: Sequence[Path]) -> None:
         """Names directories that are no partition of the metadata."""
-        by_id = {topic.topic_id: topic for topic in self._state.topics.values()}
         by_name = {topic.name for topic in self._state.topics.values()}
         imported = {topic.topic_id for topic in self._topics}
         taken = {log.path for log in self._taken}
         for log in sorted((log for logs in self._found.values() for log in logs), key=lambda log: log.path):
             if log.path in taken:
                 continue
-            topic = by_id.get(log.topic_id) if log.topic_id is not None else None
+            topic = self._state.topics.get(log.topic_id) if log.topic_id is not None else None
             if topic is not None and topic.topic_id not in imported:
                 continue  # its topic is named already
             if topic is not None:
@@ -260,7 +258,7 @@ class _Planner:
     def add_configs(self) -> None:
         """Takes the configurations of topics, brokers and client metrics that have an effect here."""
         for topic in self._topics:
-            config = self._known(f"topic {topic.name}", self._config(TOPIC, topic.name), TOPIC_OPTIONS.get)
+            config = self._known(f"topic {topic.name}", self._config(topic), TOPIC_OPTIONS.get)
             self._nodes[layout.topic_config_path(topic.name)] = layout.encode_config(config)
         for (kind, name), config in sorted(self._state.configs.items()):
             if kind == BROKER:
@@ -274,8 +272,8 @@ class _Planner:
             elif kind != TOPIC:
                 self._leave("configuration", name, f"resource type {kind} is unknown")
 
-    def _config(self, kind: int, name: str) -> Mapping[str, str]:
-        return self._state.configs.get((kind, name), {})
+    def _config(self, topic: Topic) -> Mapping[str, str]:
+        return self._state.configs.get((TOPIC, topic.name), {})
 
     def _add_broker_config(self, name: str, config: Mapping[str, str]) -> None:
         if name not in ("", str(self._here.node_id)):
