@@ -15,7 +15,7 @@ import click
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import json_option
-from felice.cli.output import show_json, show_table
+from felice.cli.output import node_row, show_json, show_table
 
 if TYPE_CHECKING:
     from felice.env import Disk
@@ -86,10 +86,7 @@ def export_command(directory: Path) -> None:
     from felice.env import SystemDisk
 
     contents = _read(SystemDisk(), _store_directory(directory))
-    nodes = [
-        {"path": path, "data": node.data, "version": node.version, "ephemeral": bool(node.ephemeral_owner)}
-        for path, node, _ in contents.tree.walk()
-    ]
+    nodes = [node_row(path, node) for path, node, _ in contents.tree.walk()]
     show_json({"zxid": contents.tree.zxid, **_tail_facts(contents.reading.tail), "nodes": nodes})
 
 

@@ -7,8 +7,12 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from felice.metadata.store import Node
 
 Row = Mapping[str, object]
 
@@ -41,6 +45,11 @@ def _jsonable(value: object) -> object:
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
     return str(value)
+
+
+def node_row(path: str, node: Node) -> Row:
+    """A node of the metadata store, as `felice import --znodes` reads it."""
+    return {"path": path, "data": node.data, "version": node.version, "ephemeral": bool(node.ephemeral_owner)}
 
 
 def show_table(rows: Sequence[Row]) -> None:

@@ -13,7 +13,7 @@ import click
 from felice.cli.command_group import CommandGroup
 from felice.cli.faults import Fault
 from felice.cli.options import json_option
-from felice.cli.output import show, show_json
+from felice.cli.output import Row, node_row, show, show_json
 
 if TYPE_CHECKING:
     from felice.ensemble import Ensemble
@@ -36,6 +36,12 @@ connect_option = click.option(
     show_default=True,
     metavar="HOST:PORT,…/CHROOT",
     help="The ensemble, as in zookeeper.connect.",
+)
+digest_option = click.option(
+    "--digest",
+    metavar="USER:PASSWORD",
+    envvar="FELICE_ZOOKEEPER_DIGEST",
+    help="Login with ZooKeeper's scheme digest.",
 )
 
 
@@ -175,12 +181,7 @@ def _status_row(server: str) -> dict[str, object]:
 @zookeeper.command()
 @click.argument("path", default="/")
 @connect_option
-@click.option(
-    "--digest",
-    metavar="USER:PASSWORD",
-    envvar="FELICE_ZOOKEEPER_DIGEST",
-    help="Login with ZooKeeper's scheme digest.",
-)
+@digest_option
 @click.option("-r", "--recursive", is_flag=True, help="Include all descendants, with full paths.")
 @json_option
 def ls(path: str, connect: str, digest: str | None, recursive: bool, as_json: bool) -> None:
@@ -203,12 +204,7 @@ def ls(path: str, connect: str, digest: str | None, recursive: bool, as_json: bo
 @zookeeper.command()
 @click.argument("path")
 @connect_option
-@click.option(
-    "--digest",
-    metavar="USER:PASSWORD",
-    envvar="FELICE_ZOOKEEPER_DIGEST",
-    help="Login with ZooKeeper's scheme digest.",
-)
+@digest_option
 @json_option
 def get(path: str, connect: str, digest: str | None, as_json: bool) -> None:
     """Print the data of the node at PATH; --json adds its version and owner.
@@ -238,12 +234,7 @@ def get(path: str, connect: str, digest: str | None, as_json: bool) -> None:
 
 @zookeeper.command()
 @connect_option
-@click.option(
-    "--digest",
-    metavar="USER:PASSWORD",
-    envvar="FELICE_ZOOKEEPER_DIGEST",
-    help="Login with ZooKeeper's scheme digest.",
-)
+@digest_option
 def export(connect: str, digest: str | None) -> None:
     """Print all nodes as one JSON object, for `felice import --znodes`.
 
@@ -253,19 +244,10 @@ def export(connect: str, digest: str | None) -> None:
     felice zookeeper export --connect 127.0.0.1:2181/kafka > nodes.json
     """
 
-    async def read(store: ZooKeeperStore) -> list[dict[str, object]]:
+    async def read(store: ZooKeeperStore) -> list[Row]:
         paths = await _paths_below(store, "/")
         found = zip(paths, await store.get_many(paths), strict=True)
-        return [
-            {
-                "path": path,
-                "data": node.data,
-                "version": node.version,
-                "ephemeral": bool(node.ephemeral_owner),
-            }
-            for path, node in found
-            if node is not None
-        ]
+        return [node_row(path, node) for path, node in found if node is not None]
 
     show_json({"nodes": _with_store(connect, digest, read)})
 
