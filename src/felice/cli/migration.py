@@ -14,9 +14,9 @@ from felice.cli.options import json_option
 from felice.cli.output import progress, show_json, show_table
 
 if TYPE_CHECKING:
-    from felice.migration.importing import Survey
+    from felice.migration.importing import ImportSurvey
     from felice.migration.plan import Left
-    from felice.migration.transfer import Transferred
+    from felice.migration.transfer import Survey, Transferred
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -87,14 +87,14 @@ def import_(
     felice import /var/lib/kafka --znodes nodes.json --to /var/lib/felice
     """
     from felice.env import SystemDisk
-    from felice.migration import importing, new_directories
+    from felice.migration import importing, new_directories, source_locks
     from felice.migration.znodes import read_nodes
 
     _check_targets(targets, dry_run)
     if znodes is not None and without_metadata:
         raise Fault("--znodes gives the metadata that --without-metadata leaves out; choose one")
     disk = SystemDisk()
-    with importing.held(sources, "Kafka") as check:
+    with source_locks.held(sources, "Kafka") as check:
         found = importing.survey(
             disk,
             sources,
@@ -110,7 +110,7 @@ def import_(
                     disk, found, targets, uuid4, advance, may_link=not copy, check=check
                 )
     _show(
-        _facts(found.node_id, found.cluster_id, found.size_bytes, found.plan.counts, found.plan.left, done)
+        _facts(found, found.plan.counts, found.plan.left, done)
         | {"notes": list(found.notes), "open_transactions": _transactions(found)},
         targets,
         as_json,
@@ -132,11 +132,11 @@ def export(
     felice export /var/lib/felice --to /var/lib/kafka
     """
     from felice.env import SystemClock, SystemDisk
-    from felice.migration import exporting, importing, new_directories, transfer
+    from felice.migration import exporting, new_directories, source_locks, transfer
 
     _check_targets(targets, dry_run)
     disk = SystemDisk()
-    with importing.held(sources, "broker") as check:
+    with source_locks.held(sources, "broker") as check:
         found = exporting.survey(disk, sources)
         plan = exporting.plan_of(found, uuid4)
         new_directories.check_free(disk, targets, sources)
@@ -154,7 +154,7 @@ def export(
                     check=check,
                 )
     left = [*found.left, *plan.left]
-    facts = _facts(found.node_id, found.cluster_id, found.size_bytes, plan.counts, left, done)
+    facts = _facts(found, plan.counts, left, done)
     start = "Start Kafka 4.3 with process.roles=broker,controller,"
     notes = transfer.unclean(found.contents)
     _show(facts | {"notes": notes, "open_transactions": []}, targets, as_json, start)
@@ -166,17 +166,15 @@ def _check_targets(targets: Sequence[Path], dry_run: bool) -> None:
 
 
 def _facts(
-    node_id: int,
-    cluster_id: str,
-    size_bytes: int,
+    found: Survey,
     counts: Mapping[str, int],
     left: Sequence[Left],
     done: Transferred | None,
 ) -> dict[str, object]:
     return {
-        "node_id": node_id,
-        "cluster_id": cluster_id,
-        "size_bytes": size_bytes,
+        "node_id": found.node_id,
+        "cluster_id": found.cluster_id,
+        "size_bytes": found.size_bytes,
         "counts": dict(counts),
         "left": [{"kind": one.kind, "name": one.name, "reason": one.reason} for one in left],
         "copied_bytes": done.copied_bytes if done else None,
@@ -184,7 +182,7 @@ def _facts(
     }
 
 
-def _transactions(found: Survey) -> list[dict[str, object]]:
+def _transactions(found: ImportSurvey) -> list[dict[str, object]]:
     return [
         {
             "transactional_id": one.transactional_id,

@@ -8,41 +8,23 @@ from uuid import UUID
 
 from felice.dataclass import dataclass
 from felice.env import Disk
-from felice.migration import bootstrap, felice_store, kafka_directory, new_directories, transfer, znodes
+from felice.migration import bootstrap, felice_store, kafka_directory, transfer, znodes
 from felice.migration.bootstrap import ExportPlan
 from felice.migration.cluster_state import ClusterState
 from felice.migration.errors import MigrationError, explained
-from felice.migration.kafka_directory import LogDirectoryContents
 from felice.migration.metadata_records import encode_snapshot
-from felice.migration.plan import FoundPartition, Left
-from felice.migration.transfer import Transferred
+from felice.migration.plan import Left
+from felice.migration.transfer import Survey, Transferred
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class ExportSurvey:
+class ExportSurvey(Survey):
     """What an export would make of the directories."""
 
-    contents: Sequence[LogDirectoryContents]
     state: ClusterState
-    partitions: Sequence[FoundPartition]
     left: Sequence[Left]
-
-    @property
-    def node_id(self) -> int:
-        """The id of the broker, which Kafka takes over."""
-        return self.contents[0].meta.node_id
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the cluster, which Kafka takes over."""
-        return self.contents[0].meta.cluster_id
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the logs."""
-        return sum(partition.size_bytes for partition in self.partitions)
 
 
 def survey(disk: Disk, sources: Sequence[Path]) -> ExportSurvey:
@@ -77,7 +59,7 @@ def survey(disk: Disk, sources: Sequence[Path]) -> ExportSurvey:
             f"{len(missing)} partitions have no log in the directories that were given, such as "
             "{}-{}; name all entries of log.dirs".format(*missing[0])
         )
-    return ExportSurvey(contents, state, partitions, left)
+    return ExportSurvey(contents, partitions, state, left)
 
 
 def plan_of(found: ExportSurvey, new_uuid: Callable[[], UUID], done: Transferred | None = None) -> ExportPlan:
@@ -99,22 +81,14 @@ def carry_out(
     check: Callable[[], None],
 ) -> Transferred:
     """Makes the new directories. Raises `MigrationError`, also what `check` raises before the result counts."""
-    placed = transfer.place(found.contents, targets)
-    new_directories.check_free(disk, targets, [one.path for one in found.contents])
-    wanted = {partition.path for partition in found.partitions}
-    with new_directories.being_built(disk, targets) as temporary:
-        done = transfer.transfer(
-            disk,
-            [(path, placed[target]) for path, target in zip(temporary, targets, strict=True)],
-            wanted,
-            new_uuid,
-            on_bytes,
-            may_link=may_link,
-        )
+
+    def complete(directories: Sequence[Path], done: Transferred) -> None:
         snapshot = encode_snapshot(plan_of(found, new_uuid, done).records, now_ms)
         with explained("the copy failed", OSError):
-            for path in temporary:
+            for path in directories:
                 disk.write_atomic(path / BOOTSTRAP_FILE, snapshot)
                 disk.restrict(path / BOOTSTRAP_FILE)
-        check()
-    return done
+
+    return transfer.carry_out(
+        disk, found, targets, new_uuid, on_bytes, complete, may_link=may_link, check=check
+    )

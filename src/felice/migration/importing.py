@@ -2,84 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
 from felice.dataclass import dataclass
-from felice.env import Disk, DiskLocked
-from felice.env.shared_files import SharedLock, hold_shared
-from felice.log.directory import LOCK_NAME
-from felice.migration import (
-    felice_store,
-    kafka_directory,
-    new_directories,
-    open_transactions,
-    transfer,
-    znodes,
-)
+from felice.env import Disk
+from felice.migration import felice_store, kafka_directory, open_transactions, transfer, znodes
 from felice.migration.cluster_state import ClusterState
 from felice.migration.errors import MigrationError
-from felice.migration.kafka_directory import METADATA_DIRECTORY, LogDirectoryContents
+from felice.migration.kafka_directory import METADATA_DIRECTORY
 from felice.migration.open_transactions import OpenTransaction
 from felice.migration.plan import Here, ImportPlan, plan_import
+from felice.migration.transfer import Survey, Transferred
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ImportSurvey(Survey):
     """What an import would do. `notes` say what else an operator should know."""
 
-    contents: Sequence[LogDirectoryContents]
     plan: ImportPlan
     transactions: Sequence[OpenTransaction]
     notes: Sequence[str]
-
-    @property
-    def node_id(self) -> int:
-        """The id of the node, which Felice takes over."""
-        return self.contents[0].meta.node_id
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the cluster, which Felice takes over."""
-        return self.contents[0].meta.cluster_id
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the logs that come."""
-        return sum(partition.size_bytes for partition in self.plan.partitions)
-
-
-@contextmanager
-def held(sources: Sequence[Path], owner: str) -> Iterator[Callable[[], None]]:
-    """Within, no broker can start on these directories. Raises `MigrationError` if one uses them now.
-
-    Kafka removes its lock file when it stops, and nothing may be created in its directories. So what this yields must
-    be called before the result counts: it raises `MigrationError` if a broker was started meanwhile.
-    """
-    locks: list[SharedLock] = []
-    unlocked: list[Path] = []
-
-    def check() -> None:
-        for path in unlocked:
-            if (path / LOCK_NAME).exists():
-                raise MigrationError(f"{path} was used by {owner} meanwhile; stop it and begin again")
-
-    try:
-        for path in sources:
-            try:
-                lock = hold_shared(path / LOCK_NAME)
-            except DiskLocked:
-                raise MigrationError(f"{path} is in use by a running {owner}; stop it first") from None
-            if lock is None:
-                unlocked.append(path)
-            else:
-                locks.append(lock)
-        yield check
-    finally:
-        for lock in locks:
-            lock.release()
 
 
 def survey(
@@ -89,7 +33,7 @@ def survey(
     nodes: Mapping[str, bytes] | None = None,
     without_metadata: bool = False,
     may_miss_logs: bool = False,
-) -> Survey:
+) -> ImportSurvey:
     """Reads everything and changes nothing. `nodes` are those of ZooKeeper. Raises `MigrationError`."""
     contents = [kafka_directory.read(disk, path) for path in sources]
     first = contents[0].meta
@@ -128,7 +72,8 @@ def survey(
     ids = frozenset(one.meta.directory_id for one in contents if one.meta.directory_id is not None)
     here = Here(first.node_id, first.cluster_id, ids, is_zookeeper, may_miss_logs)
     plan = plan_import(state, found, set_aside, here)
-    return Survey(contents, plan, open_transactions.find(disk, plan.partitions), notes)
+    transactions = open_transactions.find(disk, plan.partitions)
+    return ImportSurvey(contents, plan.partitions, plan, transactions, notes)
 
 
 def _of_kraft(disk: Disk, path: Path, notes: list[str]) -> ClusterState:
@@ -149,31 +94,23 @@ def _of_kraft(disk: Disk, path: Path, notes: list[str]) -> ClusterState:
 
 def carry_out(
     disk: Disk,
-    found: Survey,
+    found: ImportSurvey,
     targets: Sequence[Path],
     new_uuid: Callable[[], UUID],
     on_bytes: Callable[[int], object],
     *,
     may_link: bool,
     check: Callable[[], None],
-) -> transfer.Transferred:
+) -> Transferred:
     """Makes the new directories: one for all, or one for each that was read. Raises `MigrationError`.
 
     `check` is called before the result counts, and raises if it must not.
     """
-    placed = transfer.place(found.contents, targets)
-    new_directories.check_free(disk, targets, [one.path for one in found.contents])
-    wanted = {partition.path for partition in found.plan.partitions}
-    with new_directories.being_built(disk, targets) as temporary:
-        done = transfer.transfer(
-            disk,
-            [(path, placed[target]) for path, target in zip(temporary, targets, strict=True)],
-            wanted,
-            new_uuid,
-            on_bytes,
-            may_link=may_link,
-        )
+
+    def complete(directories: Sequence[Path], done: Transferred) -> None:
         # Last of all: without it no broker starts on what is there so far.
-        felice_store.write(disk, temporary[0], found.plan.nodes)
-        check()
-    return done
+        felice_store.write(disk, directories[0], found.plan.nodes)
+
+    return transfer.carry_out(
+        disk, found, targets, new_uuid, on_bytes, complete, may_link=may_link, check=check
+    )

@@ -14,7 +14,7 @@ from felice.env import Disk, shared_files
 from felice.log import checkpoints, clean_shutdown, meta_properties
 from felice.log.meta_properties import MetaProperties
 from felice.log.workers import workers
-from felice.migration import partition_files
+from felice.migration import new_directories, partition_files
 from felice.migration.errors import MigrationError, explained
 from felice.migration.kafka_directory import CHECKPOINTS, LogDirectoryContents
 from felice.migration.partition_files import Taken
@@ -24,6 +24,29 @@ from felice.protocol.topic_partition import PartitionKey
 _THREADS = 8
 _RESERVE_BYTES = 64 * 1024 * 1024
 """Room that stays free: directories and small files take some, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The directories that were read, and their partitions that come."""
+
+    contents: Sequence[LogDirectoryContents]
+    partitions: Sequence[FoundPartition]
+
+    @property
+    def node_id(self) -> int:
+        """The id of the node, which the new directories keep."""
+        return self.contents[0].meta.node_id
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster, which the new directories keep."""
+        return self.contents[0].meta.cluster_id
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the logs that come."""
+        return sum(partition.size_bytes for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +74,46 @@ def unclean(contents: Sequence[LogDirectoryContents]) -> list[str]:
     ]
 
 
-def place(
+def carry_out(
+    disk: Disk,
+    found: Survey,
+    targets: Sequence[Path],
+    new_uuid: Callable[[], UUID],
+    on_bytes: Callable[[int], object],
+    complete: Callable[[Sequence[Path], Transferred], None],
+    *,
+    may_link: bool,
+    check: Callable[[], None],
+) -> Transferred:
+    """Makes the new directories: one for all, or one for each that was read. Raises `MigrationError`.
+
+    `complete` writes the metadata into them. `check` is called before the result counts, and raises if it must not.
+    """
+    placed = _placed(found.contents, targets)
+    new_directories.check_free(disk, targets, [one.path for one in found.contents])
+    wanted = {partition.path for partition in found.partitions}
+    with new_directories.being_built(disk, targets) as temporary:
+        pairs = list(zip(temporary, placed, strict=True))
+        done = _fill(disk, pairs, wanted, new_uuid, on_bytes, may_link=may_link)
+        complete(temporary, done)
+        check()
+    return done
+
+
+def _placed(
     contents: Sequence[LogDirectoryContents], targets: Sequence[Path]
-) -> dict[Path, Sequence[LogDirectoryContents]]:
-    """Which directories come into which. Raises `MigrationError` if the numbers do not fit."""
+) -> list[Sequence[LogDirectoryContents]]:
+    """The directories that come into each target. Raises `MigrationError` if the numbers do not fit."""
     if len(targets) == 1:
-        return {targets[0]: contents}
+        return [contents]
     if len(targets) != len(contents):
         raise MigrationError(
             f"{len(contents)} directories are read and {len(targets)} are to be made; give --to once, or as often"
         )
-    return {target: [one] for target, one in zip(targets, contents, strict=True)}
+    return [[one] for one in contents]
 
 
-def transfer(
+def _fill(
     disk: Disk,
     pairs: Sequence[tuple[Path, Sequence[LogDirectoryContents]]],
     wanted: Collection[Path],

@@ -10,7 +10,7 @@ import pytest
 from felice.env import SystemDisk
 from felice.log import meta_properties
 from felice.metadata import layout
-from felice.migration import exporting, felice_store, importing
+from felice.migration import exporting, felice_store, source_locks
 from felice.migration.cluster_state import ClusterState, replay
 from felice.migration.errors import MigrationError
 from felice.migration.metadata_records import (
@@ -84,7 +84,7 @@ def felice(tmp_path: Path) -> Path:
 
 
 def export(*sources: Path, to: Path) -> exporting.ExportSurvey:
-    with importing.held(sources, "broker") as check:
+    with source_locks.held(sources, "broker") as check:
         found = exporting.survey(DISK, sources)
         exporting.carry_out(DISK, found, [to], uuid4, lambda count: None, NOW, may_link=True, check=check)
     return found

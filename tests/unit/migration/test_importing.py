@@ -21,9 +21,9 @@ from felice.log import checkpoints, meta_properties
 from felice.log.directory import LogDirectory
 from felice.metadata import layout
 from felice.metadata.store_files import load_tree
-from felice.migration import importing, new_directories
+from felice.migration import importing, new_directories, source_locks
 from felice.migration.errors import MigrationError
-from felice.migration.importing import Survey
+from felice.migration.importing import ImportSurvey
 from felice.migration.kafka_directory import read_metadata
 from felice.migration.transfer import Transferred
 from felice.protocol.codec import encode, encode_data
@@ -75,9 +75,9 @@ def carry_out(
     on_bytes: Callable[[int], object] = lambda count: None,
     links: bool = True,
     **options: Any,
-) -> tuple[Survey, Transferred]:
+) -> tuple[ImportSurvey, Transferred]:
     targets = [to] if isinstance(to, Path) else to
-    with importing.held(sources, "Kafka") as check:
+    with source_locks.held(sources, "Kafka") as check:
         found = importing.survey(DISK, sources, **options)
         ids = iter(range(1, 100))
         done = importing.carry_out(
