@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+from felice.controller.topic_names import TRANSACTION_STATE
+from felice.coordinator.transaction.records import TransactionRecordCodec
+from felice.coordinator.transaction.states import TransactionState
 from felice.dataclass import dataclass
 from felice.env import Disk
 from felice.log.segment import LOG_SUFFIX
 from felice.migration import partition_files
 from felice.migration.plan import FoundPartition
-from felice.protocol.codec import decode_data
 from felice.protocol.errors import ApiError
-from felice.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from felice.protocol.primitives import MalformedMessage
 from felice.records.reader import read_records
 from felice.records.record import Record
 
-TOPIC = "__transaction_state"
-_ONGOING = 1
+# The level of the feature matters only to a writer.
+_CODEC = TransactionRecordCodec(lambda: 0)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction. `started_ms` is in milliseconds since 1970."""
+    """An open transaction."""
 
     transactional_id: str
     producer_id: int
     timeout_ms: int
-    started_ms: int
     partitions: tuple[str, ...]
 
 
@@ -36,7 +36,7 @@ def find(disk: Disk, partitions: Iterable[FoundPartition]) -> list[OpenTransacti
     """The open transactions in these logs. What cannot be read is left to the first start, which reports it."""
     found: dict[str, OpenTransaction] = {}
     for partition in partitions:
-        if partition.key[0] != TOPIC:
+        if partition.key[0] != TRANSACTION_STATE:
             continue
         for base in partition_files.base_offsets(disk.listdir(partition.path)):
             data = disk.read_bytes(partition.path / f"{base:020d}{LOG_SUFFIX}")
@@ -49,20 +49,13 @@ def follow(found: dict[str, OpenTransaction], records: Iterable[Record]) -> None
     """Applies records in the order of the log. Pure."""
     for record in records:
         try:
-            key = decode_data(TransactionLogKey, record.key or b"").transactional_id
-            value = None if record.value is None else decode_data(TransactionLogValue, record.value)
+            change = _CODEC.decode(record.key or b"", record.value)
         except MalformedMessage:
             continue
-        found.pop(key, None)
-        if value is not None and value.transaction_status == _ONGOING:
-            found[key] = OpenTransaction(
-                key,
-                value.producer_id,
-                value.transaction_timeout_ms,
-                value.transaction_start_timestamp_ms,
-                tuple(
-                    f"{topic.topic}-{number}"
-                    for topic in value.transaction_partitions or ()
-                    for number in topic.partition_ids
-                ),
-            )
+        if change is None:
+            continue
+        name, metadata = change.transactional_id, change.metadata
+        found.pop(name, None)
+        if metadata is not None and metadata.state is TransactionState.ONGOING:
+            partitions = tuple("{}-{}".format(*one) for one in sorted(metadata.partitions))
+            found[name] = OpenTransaction(name, metadata.producer_id, metadata.timeout_ms, partitions)
