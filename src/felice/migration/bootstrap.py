@@ -37,7 +37,8 @@ _FEATURES = {
 }
 _PARTITION_VERSION = 2
 _OWN_OPTION_PREFIX = "felice."
-_UNASSIGNED = UUID(int=1)
+UNASSIGNED = UUID(int=1)
+"""The directory id of a replica whose directory is not known yet, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def plan_export(
             # An import may have left partitions without a replica here: they stay offline.
             is_here = node_id in partition.replicas
             replicas = [node_id] if is_here else list(partition.replicas)
-            directory_id = directory_ids.get((topic.name, number), _UNASSIGNED)
+            directory_id = directory_ids.get((topic.name, number), UNASSIGNED)
             records.append(
                 PartitionRecord(
                     partition_id=number,

@@ -64,7 +64,7 @@ def survey(disk: Disk, sources: Sequence[Path]) -> ExportSurvey:
 
 def plan_of(found: ExportSurvey, new_uuid: Callable[[], UUID], done: Transferred | None = None) -> ExportPlan:
     """The records for Kafka; without the copy they do not name the directories."""
-    unassigned = dict.fromkeys((one.key for one in found.partitions), UUID(int=1))
+    unassigned = dict.fromkeys((one.key for one in found.partitions), bootstrap.UNASSIGNED)
     directory_ids = unassigned if done is None else done.directory_ids
     return bootstrap.plan_export(found.state, found.node_id, directory_ids, new_uuid)
 

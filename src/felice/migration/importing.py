@@ -46,7 +46,6 @@ def survey(
     found = [partition for one in contents for partition in one.partitions]
     set_aside = [path for one in contents for path in one.set_aside]
     notes = transfer.unclean(contents)
-    is_zookeeper = False
     if with_log := [one.path for one in contents if disk.exists(one.path / METADATA_DIRECTORY)]:
         if nodes is not None or without_metadata:
             raise MigrationError(
@@ -54,7 +53,6 @@ def survey(
             )
         state = _of_kraft(disk, with_log[0], notes)
     elif nodes is not None:
-        is_zookeeper = True
         if (other := znodes.cluster_id_of(nodes)) != first.cluster_id:
             raise MigrationError(
                 f"the nodes are of cluster {other}, and the directories of {first.cluster_id}"
@@ -70,7 +68,7 @@ def survey(
             "alone with --without-metadata"
         )
     ids = frozenset(one.meta.directory_id for one in contents if one.meta.directory_id is not None)
-    here = Here(first.node_id, first.cluster_id, ids, is_zookeeper, may_miss_logs)
+    here = Here(first.node_id, first.cluster_id, ids, nodes is not None, may_miss_logs)
     plan = plan_import(state, found, set_aside, here)
     transactions = open_transactions.find(disk, plan.partitions)
     return ImportSurvey(contents, plan.partitions, plan, transactions, notes)

@@ -85,10 +85,8 @@ def read(disk: Disk, path: Path) -> LogDirectoryContents:
 
 def _offsets(disk: Disk, path: Path) -> dict[PartitionKey, int]:
     text = _text(disk, path)
-    try:
+    with explained(f"{path} is damaged", ValueError):
         return checkpoints.parse(text) if text else {}
-    except ValueError as error:
-        raise MigrationError(f"{path} is damaged: {error}") from error
 
 
 def _text(disk: Disk, path: Path) -> str:
@@ -114,10 +112,8 @@ def _partition(disk: Disk, path: Path, key: PartitionKey) -> FoundPartition:
 
 def _last_epoch(disk: Disk, path: Path) -> int:
     text = _text(disk, path / epochs.FILE_NAME)
-    try:
+    with explained(f"{path / epochs.FILE_NAME} is damaged", ValueError):
         found = epochs.parse(text) if text else []
-    except ValueError as error:
-        raise MigrationError(f"{path / epochs.FILE_NAME} is damaged: {error}") from error
     return found[-1].epoch if found else -1
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from felice.dataclass import dataclass
 from felice.env import Disk, shared_files
 from felice.log import epochs, partition_metadata, snapshots
-from felice.log.segment import LOG_SUFFIX, SUFFIXES
+from felice.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, SUFFIXES, SWAP_SUFFIX
 
 _OFFSET_DIGITS = 20
-_REPLACEMENTS = (".swap", ".cleaned")
+_REPLACEMENTS = (SWAP_SUFFIX, CLEANED_SUFFIX)
 _INDEXES = tuple(suffix for suffix in SUFFIXES if suffix != LOG_SUFFIX)
 
 

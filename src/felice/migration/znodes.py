@@ -27,7 +27,7 @@ from felice.security.sasl.scram import ScramCredential
 
 # Nothing says which producer ids were given out. Kafka gives them out in order, and no cluster has come so far.
 _ABOVE_ALL_PRODUCER_IDS = 10**12
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, LookupError)
+_MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
 
 
 def read_nodes(text: str) -> dict[str, bytes]:
