@@ -11,7 +11,7 @@ from felice.env import Disk
 from felice.migration import bootstrap, felice_store, kafka_directory, transfer, znodes
 from felice.migration.bootstrap import ExportPlan
 from felice.migration.cluster_state import ClusterState
-from felice.migration.errors import MigrationError, explained
+from felice.migration.errors import MigrationError
 from felice.migration.metadata_records import encode_snapshot
 from felice.migration.plan import Left
 from felice.migration.transfer import Survey, Transferred
@@ -84,10 +84,9 @@ def carry_out(
 
     def complete(directories: Sequence[Path], done: Transferred) -> None:
         snapshot = encode_snapshot(plan_of(found, new_uuid, done).records, now_ms)
-        with explained("the copy failed", OSError):
-            for path in directories:
-                disk.write_atomic(path / BOOTSTRAP_FILE, snapshot)
-                disk.restrict(path / BOOTSTRAP_FILE)
+        for path in directories:
+            disk.write_atomic(path / BOOTSTRAP_FILE, snapshot)
+            disk.restrict(path / BOOTSTRAP_FILE)
 
     return transfer.carry_out(
         disk, found, targets, new_uuid, on_bytes, complete, may_link=may_link, check=check

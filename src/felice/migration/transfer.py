@@ -87,7 +87,8 @@ def carry_out(
 ) -> Transferred:
     """Makes the new directories: one for all, or one for each that was read. Raises `MigrationError`.
 
-    `complete` writes the metadata into them. `check` is called before the result counts, and raises if it must not.
+    `complete` writes the metadata into them, and may raise OSError. `check` is called before the result counts, and
+    raises if it must not count.
     """
     placed = _placed(found.contents, targets)
     new_directories.check_free(disk, targets, [one.path for one in found.contents])
@@ -95,7 +96,8 @@ def carry_out(
     with new_directories.being_built(disk, targets) as temporary:
         pairs = list(zip(temporary, placed, strict=True))
         done = _fill(disk, pairs, wanted, new_uuid, on_bytes, may_link=may_link)
-        complete(temporary, done)
+        with explained("the copy failed", OSError):
+            complete(temporary, done)
         check()
     return done
 

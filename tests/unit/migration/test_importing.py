@@ -421,3 +421,15 @@ def test_metadata_in_a_directory_of_its_own(kafka: Path, tmp_path: Path) -> None
     ):
         importing.survey(DISK, [kafka])
     assert importing.survey(DISK, [kafka, apart]).plan.counts["topics"] == 2
+
+
+def test_a_store_that_cannot_be_written_is_one_clear_line(
+    kafka: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(importing.felice_store, "write", fail)
+    with pytest.raises(MigrationError, match="the copy failed: No space left on device"):
+        carry_out(kafka, to=tmp_path / "felice")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kafka"]
