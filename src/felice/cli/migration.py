@@ -29,7 +29,9 @@ def _shared_options(command: F) -> F:
         json_option,
         click.option("--copy", is_flag=True, help="Copy all files, also those that hard links could share."),
         click.option(
-            "--dry-run", is_flag=True, help="Tell what would come and what would not; write nothing."
+            "--dry-run",
+            is_flag=True,
+            help="Report what would be taken over and what would not; write nothing.",
         ),
         click.option(
             "--to",
@@ -123,7 +125,7 @@ def import_(
 def export(
     sources: tuple[Path, ...], targets: tuple[Path, ...], dry_run: bool, copy: bool, as_json: bool
 ) -> None:
-    """Make a directory of Apache Kafka (4.3, KRaft) from the log.dirs of a stopped broker that stands alone.
+    """Make a directory of Apache Kafka (4.3, KRaft) from the log.dirs of a stopped single-broker cluster.
 
     SOURCE is each entry of its log.dirs, the one with the directory `metadata` first.
 
@@ -206,7 +208,7 @@ def _show(facts: dict[str, Any], targets: Sequence[Path], as_json: bool, start: 
         click.echo("Open transactions, which the broker will abort at their timeouts:")
         _show_some(transactions)
     if left := facts["left"]:
-        click.echo("What does not come, or not whole:")
+        click.echo("Not taken over, or only in part:")
         _show_some(left)
     for note in facts["notes"]:
         click.echo(f"Note: {note}.")

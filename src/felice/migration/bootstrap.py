@@ -1,6 +1,7 @@
 """The records from which Kafka makes its metadata log for a cluster of Felice. Pure.
 
-Kafka reads them from `bootstrap.checkpoint` at the first start of a node without a metadata log, and writes them there.
+Kafka reads them from `bootstrap.checkpoint` at the first start of a node without a metadata log, and begins the log
+with them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ UNASSIGNED = UUID(int=1)
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What Kafka is told: records, each with the version to write it in."""
+    """The records for Kafka, each with the version to write it in."""
 
     records: Sequence[tuple[object, int]]
     left: Sequence[Left]
@@ -106,7 +107,7 @@ def plan_export(
     if state.next_producer_id:
         records.append(ProducerIdsRecord(broker_id=node_id, next_producer_id=state.next_producer_id))
     left += [
-        Left("delegation token", token, "delegation tokens do not go along; create them again")
+        Left("delegation token", token, "delegation tokens are not exported; create them again")
         for token in sorted(state.tokens)
     ]
     counts = {

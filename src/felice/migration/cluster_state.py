@@ -1,4 +1,4 @@
-"""What the records of Kafka's metadata log say, taken together: topics, configurations, quotas, access, ids. Pure.
+"""The state that the records of Kafka's metadata log describe: topics, configurations, quotas, access, ids. Pure.
 
 `replay` applies records in the order of the log. A record about something that does not exist is damage: raises
 `MigrationError`.

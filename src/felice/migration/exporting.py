@@ -1,4 +1,4 @@
-"""Makes directories for Apache Kafka of those of a Felice broker that stands alone."""
+"""Makes directories for Apache Kafka from those of a single-broker cluster of Felice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def survey(disk: Disk, sources: Sequence[Path]) -> ExportSurvey:
 
 
 def plan_of(found: ExportSurvey, new_uuid: Callable[[], UUID], done: Transferred | None = None) -> ExportPlan:
-    """The records for Kafka; without the copy they do not name the directories."""
+    """The records for Kafka. They name the new directories only if the copy is `done`."""
     unassigned = dict.fromkeys((one.key for one in found.partitions), bootstrap.UNASSIGNED)
     directory_ids = unassigned if done is None else done.directory_ids
     return bootstrap.plan_export(found.state, found.node_id, directory_ids, new_uuid)

@@ -60,7 +60,9 @@ def survey(
         state = znodes.state_of(nodes)
     elif without_metadata:
         state = znodes.state_of_logs(found, first.node_id)
-        notes.append("configurations, access rules, SCRAM users and quotas do not come: ZooKeeper has them")
+        notes.append(
+            "configurations, access rules, SCRAM users and quotas are not imported: ZooKeeper has them"
+        )
     else:
         raise MigrationError(
             f"none of the directories has {METADATA_DIRECTORY}. If it is elsewhere (metadata.log.dir), name that "
@@ -84,8 +86,8 @@ def _of_kraft(disk: Disk, path: Path, notes: list[str]) -> ClusterState:
         how_many = "several" if metadata.voters is None else metadata.voters
         since = metadata.snapshot or "its beginning"
         notes.append(
-            f"the cluster had {how_many} controllers: what the metadata log says since {since} may not have been "
-            "committed by them"
+            f"the cluster had {how_many} controllers: the records of the metadata log after {since} may not have "
+            "been committed"
         )
     return metadata.state
 

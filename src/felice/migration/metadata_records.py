@@ -58,14 +58,14 @@ _MAX_RECORDS_A_BATCH = 500
 
 
 class MetadataRecord(NamedTuple):
-    """A record that counts, with its offset."""
+    """A committed record, with its offset."""
 
     offset: int
     record: object
 
 
 def decode_value(value: bytes | None, offset: int) -> object | None:
-    """The record in a value; None for one that says nothing to keep. Raises `MigrationError`."""
+    """The record in a value; None for a type in `SKIPPED`. Raises `MigrationError`."""
     try:
         if value is None:
             raise Fault("it has no value")
@@ -203,7 +203,7 @@ def check_continuous(segments: Iterable[Batches], from_offset: int) -> int:
 
 
 def committed(values: Iterable[tuple[int, bytes | None]]) -> Iterator[MetadataRecord]:
-    """The records that count: outside of a controller's transaction, or in one that has ended."""
+    """The records outside of a controller's transactions, and those of transactions that have ended."""
     open_records: list[MetadataRecord] | None = None
     for offset, value in values:
         record = decode_value(value, offset)

@@ -1,11 +1,11 @@
 """New log directories that appear whole or not at all.
 
-Keeps true: a kill leaves nothing at the names of the new directories, or all of them whole. Until then
+Keeps true: a kill leaves nothing at the name of a new directory, or the whole directory. Until then
             everything lies beside them, under names that begin with a dot and end with `.felice-new`.
             What was there before is never changed: the names must be free, or those of empty directories.
-How:        each directory is built and synced under its temporary name. Then they are renamed, at last the first one,
-            which has the metadata. Of several directories a kill in between leaves some, which do not start: the
-            metadata of their cluster is missing.
+How:        each directory is built and synced under its temporary name. Then they are renamed, the first one last,
+            because it has the metadata. A kill between two renames leaves directories that do not start: the metadata
+            of their cluster is missing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def being_built(disk: Disk, targets: Sequence[Path]) -> Iterator[list[Path]]:
                 disk.rename(path, target)
                 disk.sync_dir(target.parent)
     except BaseException:
-        # The ones that were renamed cannot be taken back at once; they do not start without the first.
+        # Directories that were renamed already stay. They do not start without the first one.
         for path, _ in zip(temporary, locks, strict=False):
             with suppress(OSError):
                 disk.remove_tree(path)

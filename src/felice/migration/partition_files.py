@@ -2,8 +2,9 @@
 
 Keeps true: a file that has two names after the copy is never written again under either of them. That holds for the
             log of a segment that is closed and that ends below the recovery point and the high watermark. A recovery
-            rewrites nothing below the one, and a follower truncates nothing below the other. Retention and compaction
-            only remove or replace names. All other files are copied, indexes too: both sides rewrite them in place.
+            rewrites nothing below the recovery point, and a follower truncates nothing below the high watermark.
+            Retention and compaction only remove or replace names. All other files are copied, indexes too: both sides
+            rewrite them in place.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _INDEXES = tuple(suffix for suffix in SUFFIXES if suffix != LOG_SUFFIX)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A file that comes, and whether as a second name of the same file."""
+    """A file to take, and whether by a hard link instead of a copy."""
 
     name: str
     is_linked: bool = False
@@ -32,7 +33,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What is known of a partition: everything below these offsets is on disk, or committed."""
+    """Everything below the recovery point is on disk, and everything below the high watermark is committed."""
 
     recovery_point: int
     high_watermark: int
@@ -40,7 +41,7 @@ class Trust:
 
 
 def choose(names: Sequence[str], trust: Trust) -> list[Taken]:
-    """The files of a partition that come. Pure."""
+    """The files of a partition to take. Pure."""
     bases = base_offsets(names)
     ends = dict(pairwise(bases))
     # An interrupted replacement of segments is completed at the next start, which renames and removes files.

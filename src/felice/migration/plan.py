@@ -1,7 +1,7 @@
 """What an import makes of a cluster's metadata and of the partitions that were found. Pure.
 
 Keeps true: nothing is left out without being named in `left`, with the reason.
-            A partition that comes has this node as its only replica and leader, with a leader epoch above all that its
+            An imported partition has this node as its only replica and leader, with a leader epoch above all that its
             log and the metadata know.
             A log is taken for a partition only if both have the same topic id.
 """
@@ -59,7 +59,7 @@ class FoundPartition:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Something that does not come, or not whole, and the reason."""
+    """Something that is not taken over, or only in part, and the reason."""
 
     kind: str
     name: str
@@ -68,7 +68,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What comes. `nodes` are those of the metadata store, parents excluded; `empty` are partitions without a log."""
+    """What is imported. `nodes` are those of the metadata store without parents; `empty` partitions have no log."""
 
     nodes: Mapping[str, bytes]
     partitions: Sequence[FoundPartition]
@@ -92,7 +92,7 @@ class Here:
 def plan_import(
     state: ClusterState, found: Sequence[FoundPartition], set_aside: Sequence[Path], here: Here
 ) -> ImportPlan:
-    """See the module. Raises `MigrationError` if the whole import must not be."""
+    """See the module. Raises `MigrationError` if the import must be refused."""
     _check_directories(state, here)
     planner = _Planner(state, found, here)
     for topic in sorted(state.topics.values(), key=lambda topic: topic.name):
@@ -351,7 +351,7 @@ class _Planner:
             block = ProducerIdBlock(self._here.node_id, max(0, end - BLOCK_SIZE), end - 1)
             self._nodes[layout.PRODUCER_ID_BLOCK] = layout.encode_producer_id_block(block)
         for token in sorted(self._state.tokens):
-            reason = "delegation tokens do not come: they need Kafka's secret key; create them again"
+            reason = "delegation tokens are not imported: they need Kafka's secret key; create them again"
             self._leave("delegation token", token, reason)
 
 

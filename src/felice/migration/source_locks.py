@@ -16,8 +16,8 @@ from felice.migration.errors import MigrationError
 def held(sources: Sequence[Path], owner: str) -> Iterator[Callable[[], None]]:
     """Within, no broker can start on these directories. Raises `MigrationError` if one uses them now.
 
-    Kafka removes its lock file when it stops, and nothing may be created in its directories. So what this yields must
-    be called before the result counts: it raises `MigrationError` if a broker was started meanwhile.
+    Kafka removes its lock file when it stops, and nothing may be created in its directories. Call the function that
+    this yields before the result counts: it raises `MigrationError` if a broker was started meanwhile.
     """
     locks: list[SharedLock] = []
     unlocked: list[Path] = []

@@ -28,7 +28,7 @@ _RESERVE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The directories that were read, and their partitions that come."""
+    """The directories that were read, and their partitions to take over."""
 
     contents: Sequence[LogDirectoryContents]
     partitions: Sequence[FoundPartition]
@@ -45,13 +45,13 @@ class Survey:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the logs that come."""
+        """The size of the logs of these partitions."""
         return sum(partition.size_bytes for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """The bytes of files that were copied, and of those that have a second name now."""
+    """The bytes that were copied and hard-linked, and the id of the new directory of each partition."""
 
     copied_bytes: int
     linked_bytes: int
@@ -124,7 +124,7 @@ def _fill(
     *,
     may_link: bool,
 ) -> Transferred:
-    """Fills each new directory from those that belong to it. `wanted` are the partitions' directories that come."""
+    """Fills each new directory from those that belong to it. `wanted` are the directories of partitions to take."""
     with explained("the copy failed", OSError):
         jobs = [job for target, contents in pairs for job in _jobs(disk, target, contents, wanted)]
         _check_room(disk, jobs, may_link=may_link)

@@ -25,7 +25,7 @@ from felice.protocol.uuids import format_uuid
 from felice.security.acl import AclBinding
 from felice.security.sasl.scram import ScramCredential
 
-# Nothing says which producer ids were given out. Kafka gives them out in order, and no cluster has come so far.
+# Nothing says which producer ids were given out. Kafka gives them out in order, and no cluster has reached this one.
 _ABOVE_ALL_PRODUCER_IDS = 10**12
 _MALFORMED = (ValueError, LookupError, TypeError, AttributeError)
 
@@ -65,7 +65,7 @@ def state_of(nodes: Mapping[str, bytes]) -> ClusterState:
     state = ClusterState()
     for topic in image.topics.values():
         if f"{layout.DELETE_TOPICS}/{topic.name}" in nodes:
-            continue  # somebody asked for its deletion, and Kafka had not carried that out yet
+            continue  # its deletion was requested, and Kafka had not carried it out yet
         state.topics[topic.topic_id] = Topic(
             topic.name,
             topic.topic_id,
@@ -105,7 +105,7 @@ def cluster_id_of(nodes: Mapping[str, bytes]) -> str:
 
 
 def state_of_logs(found: Iterable[FoundPartition], node_id: int) -> ClusterState:
-    """What the directories alone tell: topics with their ids, and the partitions that have a log here.
+    """What is known from the directories alone: topics with their ids, and the partitions that have a log here.
 
     Raises `MigrationError` if topics of one name have different ids, because nothing says which of them exists.
     """

@@ -1,7 +1,7 @@
 """The records of `__cluster_metadata`, the log in which the controllers of Apache Kafka (KRaft) keep its metadata.
 
-Declared are the records that say something about topics, configurations, quotas, access and ids. `SKIPPED` has the
-others. A value begins with a frame (`migration/metadata_records`).
+The records about topics, configurations, quotas, access and ids are declared. `SKIPPED` has the others. A value begins
+with a frame (`migration/metadata_records`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class ConfigRecord:
 
 @metadata_record(api_key=5, versions="0-2")
 class PartitionChangeRecord:
-    """What has changed of a partition: null means unchanged, for the leader -2."""
+    """The fields of a partition that have changed. Null means unchanged, and for the leader -2 does."""
 
     partition_id: int = int32(default=-1)
     topic_id: uuid.UUID = uid()
@@ -281,7 +281,7 @@ class Voter:
 
 @data(versions="0", flexible="0+")
 class VotersRecord:
-    """The value of a control record: who votes from here on, in a quorum that can change (KIP-853)."""
+    """The value of a control record: the voters from its offset on, in a quorum that can change (KIP-853)."""
 
     version: int = int16()
     voters: list[Voter] = array(Voter)
@@ -314,6 +314,6 @@ RECORDS: dict[int, type[object]] = {
 """The declared records by their key."""
 
 SKIPPED: dict[int, int] = {7: 0, 8: 0, 17: 3, 20: 0, 21: 0, 27: 0, 28: 0}
-"""Keys of records that say nothing which outlives the cluster's processes, with their highest versions: brokers fenced
-and unfenced, changes of registrations, no operation, the state of a migration from ZooKeeper, registrations of
-controllers, and eligible leader replicas cleared."""
+"""Keys of records that an import does not need, with their highest versions: brokers fenced and unfenced, changes of
+registrations, no operation, the state of a migration from ZooKeeper, registrations of controllers, and eligible leader
+replicas cleared."""
