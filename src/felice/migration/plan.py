@@ -164,17 +164,19 @@ class _Planner:
         self._topics.append(topic)
         replicas: dict[int, tuple[int, ...]] = {}
         for number, partition in sorted(topic.partitions.items()):
-            is_here = logs[number] is not None or self._here.node_id in partition.replicas
-            replicas[number] = (self._here.node_id,) if is_here else partition.replicas
-            state = self._state_of(topic, number, partition, logs[number], is_here=is_here)
+            replicas[number] = (self._here.node_id,) if self._is_here(partition) else partition.replicas
+            state = self._state_of(topic, number, partition, logs[number])
             self._nodes[layout.state_path(topic.name, number)] = layout.encode_state(state)
         node = TopicNode(topic.topic_id, replicas, {}, {})
         self._nodes[layout.topic_path(topic.name)] = layout.encode_topic(node)
         self._nodes[layout.topic_id_path(topic.name, topic.topic_id)] = b""
 
+    def _is_here(self, partition: Partition) -> bool:
+        return self._here.node_id in partition.replicas
+
     def _log_of(self, topic: Topic, number: int) -> FoundPartition | None:
         """The log of a partition. A replica that is no longer this node's stays where it is."""
-        if self._here.node_id not in topic.partitions[number].replicas:
+        if not self._is_here(topic.partitions[number]):
             return None
         of_topic = [
             log for log in self._found.get((topic.name, number), ()) if log.topic_id in (topic.topic_id, None)
@@ -192,16 +194,16 @@ class _Planner:
             return "its older records are in tiered storage, which Felice does not read"
         if legacy := [log.name for log in logs.values() if log is not None and log.is_legacy]:
             return f"{_listed(legacy)} has records in message format 0 or 1; only format 2 is read"
-        if not any(self._here.node_id in one.replicas for one in topic.partitions.values()):
+        if not any(map(self._is_here, topic.partitions.values())):
             nodes = sorted({replica for one in topic.partitions.values() for replica in one.replicas})
             return f"all its replicas are on other nodes: {_listed(map(str, nodes))}"
         return None
 
     def _state_of(
-        self, topic: Topic, number: int, partition: Partition, log: FoundPartition | None, *, is_here: bool
+        self, topic: Topic, number: int, partition: Partition, log: FoundPartition | None
     ) -> StateNode:
         node_id, name = self._here.node_id, f"{topic.name}-{number}"
-        if not is_here:
+        if not self._is_here(partition):
             nodes = _listed(map(str, partition.replicas))
             self._leave("partition", name, f"its replicas are on other nodes ({nodes}); it is offline")
             isr = partition.isr or partition.eligible or partition.replicas
