@@ -381,19 +381,19 @@ class Cluster:
         """Request metadata of these topics (None: all, empty: only the brokers) and update the topology."""
         names = None if topics is None else list(topics)
         request = metadata_request(names, allow_auto_create=allow_auto_create)
+        return await self._update_topology(request, complete=names is None)
+
+    async def refresh_by_id(self, topic_ids: Iterable[UUID]) -> None:
+        """Request metadata of the topics with these ids, whose names the topology then knows. Needs version 12."""
+        await self._update_topology(topic_ids_request(topic_ids), complete=False)
+
+    async def _update_topology(self, request: object, *, complete: bool) -> MetadataResponse:
         node, response = await self._call_any(request)
-        self.topology.update(response, complete=names is None)
+        self.topology.update(response, complete=complete)
         self.topology.answered_by(node.host, node.port)
         self.on_refreshed()
         found: MetadataResponse = response
         return found
-
-    async def refresh_by_id(self, topic_ids: Iterable[UUID]) -> None:
-        """Request metadata of the topics with these ids, whose names the topology then knows. Needs version 12."""
-        node, response = await self._call_any(topic_ids_request(topic_ids))
-        self.topology.update(response)
-        self.topology.answered_by(node.host, node.port)
-        self.on_refreshed()
 
     async def describe(
         self, topics: Iterable[str] | None, timeout_s: float, code: int = KafkaError._TRANSPORT
