@@ -139,13 +139,10 @@ async def describe_group(
     row, broker = await _ask_about_group(cluster, group_id, timeout_s, include_authorized_operations)
     if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         raise failure(row.error_code, row.error_message or group_id)
-    # For a group of another protocol, or none, version 6 reports an error and older versions the state Dead.
+    # If no classic group has this id, version 6 reports an error and older versions the state Dead.
     state = "Dead" if row.error_code else row.group_state
     if state == "Dead":
-        request = ConsumerGroupDescribeRequest(
-            group_ids=[group_id], include_authorized_operations=include_authorized_operations
-        )
-        found = await _consumer_group(cluster, group_id, request, timeout_s)
+        found = await _consumer_group(cluster, group_id, timeout_s, include_authorized_operations)
         if found is not None:
             return _consumer_description(found, broker)
     return ConsumerGroupDescription(
@@ -162,9 +159,12 @@ async def describe_group(
 
 
 async def _consumer_group(
-    cluster: Cluster, group_id: str, request: ConsumerGroupDescribeRequest, timeout_s: float
+    cluster: Cluster, group_id: str, timeout_s: float, include_authorized_operations: bool
 ) -> DescribedConsumerGroup | None:
-    """Return a group of KIP-848, or None if there is none of this id, or the broker does not have this protocol."""
+    """Return a group of KIP-848; None if no such group has this id, or if the broker does not have this protocol."""
+    request = ConsumerGroupDescribeRequest(
+        group_ids=[group_id], include_authorized_operations=include_authorized_operations
+    )
     try:
         response = await ask_coordinator(cluster, group_id, request, timeout_s)
     except KafkaException as error:
