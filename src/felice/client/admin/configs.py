@@ -52,11 +52,11 @@ R = TypeVar("R")
 
 async def list_config_resources(cluster: Cluster, restype: ResourceType) -> list[str]:
     """Return the names of the resources of a type that have configs."""
-    return await names_of_type(cluster, WIRE_RESOURCE_TYPES[restype])
+    return await names_of_type(cluster, _wire_type(restype, str(restype)))
 
 
 async def names_of_type(cluster: Cluster, wire_type: int) -> list[str]:
-    """Return the names of the resources of a type of the protocol. Version 0 lists client metrics alone."""
+    """Return the names of the resources of a protocol type. Version 0 lists only client metrics."""
 
     def build(version: int) -> ListConfigResourcesRequest:
         if version == 0 and wire_type != WireResourceType.CLIENT_METRICS:
@@ -69,10 +69,15 @@ async def names_of_type(cluster: Cluster, wire_type: int) -> list[str]:
     return sorted(row.resource_name for row in response.config_resources)
 
 
-def _wire_type(resource: ConfigResource) -> int:
-    if resource.restype not in WIRE_RESOURCE_TYPES:
-        raise failure(KafkaError._INVALID_ARG, f"{resource!r}: only topics, brokers and groups have configs")
-    return WIRE_RESOURCE_TYPES[resource.restype]
+def _wire_type(restype: ResourceType, named: str) -> int:
+    """The type's number in the protocol. The error for a type without configs begins with `named`."""
+    if restype not in WIRE_RESOURCE_TYPES:
+        raise failure(KafkaError._INVALID_ARG, f"{named}: only topics, brokers and groups have configs")
+    return WIRE_RESOURCE_TYPES[restype]
+
+
+def _wire_type_of(resource: ConfigResource) -> int:
+    return _wire_type(resource.restype, repr(resource))
 
 
 async def _per_broker(
@@ -92,7 +97,7 @@ async def _per_broker(
     async def of_one(node_id: int | None, group: list[ConfigResource]) -> Results:
         if node_id is not None and node_id not in cluster.topology.brokers:
             raise no_broker(node_id)
-        keys = {(_wire_type(resource), resource.name): resource for resource in group}
+        keys = {(_wire_type_of(resource), resource.name): resource for resource in group}
         return take(await ask(node_id, group), keys)
 
     return await from_each(routed, of_one)
@@ -108,7 +113,7 @@ async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]
     def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[DescribeConfigsResponse]:
         rows = [
             DescribeConfigsResource(
-                resource_type=_wire_type(resource), resource_name=resource.name, configuration_keys=None
+                resource_type=_wire_type_of(resource), resource_name=resource.name, configuration_keys=None
             )
             for resource in group
         ]
@@ -163,7 +168,7 @@ async def alter_configs(
     def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[AlterConfigsResponse]:
         rows = [
             AlterConfigsResource(
-                resource_type=_wire_type(resource),
+                resource_type=_wire_type_of(resource),
                 resource_name=resource.name,
                 configs=[
                     AlterableConfig(name=name, value=value)
@@ -185,7 +190,7 @@ async def incremental_alter_configs(
     def ask(node_id: int | None, group: list[ConfigResource]) -> Awaitable[IncrementalAlterConfigsResponse]:
         rows = [
             IncrementalResource(
-                resource_type=_wire_type(resource),
+                resource_type=_wire_type_of(resource),
                 resource_name=resource.name,
                 configs=[_change(entry) for entry in resource.incremental_configs],
             )

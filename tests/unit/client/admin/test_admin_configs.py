@@ -238,6 +238,16 @@ CONFIGS = [
             )
         },
     ),
+    Exchange(
+        "a type without configs has no names",
+        lambda admin: admin.list_config_resources(ResourceType.TRANSACTIONAL_ID),
+        [],
+        [],
+        failure(
+            KafkaError._INVALID_ARG,
+            "ResourceType.TRANSACTIONAL_ID: only topics, brokers and groups have configs",
+        ),
+    ),
 ]
 
 
