@@ -181,13 +181,7 @@ class EpochMember:
         """The next heartbeat, or a join: everything if the coordinator may not know it, otherwise what is new."""
         told, telling = self._told, _Told(self.topics, frozenset(self.owned))
         self._telling, self.is_known = telling, True
-        settings = self.settings
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=settings.group_id,
-            member_id=self.member_id,
-            member_epoch=self.epoch,
-            instance_id=settings.instance_id,
-        )
+        settings, request = self.settings, self._request(self.epoch)
         if told is None:
             request.rack_id = settings.rack_id
             request.rebalance_timeout_ms = settings.rebalance_timeout_ms
@@ -200,6 +194,14 @@ class EpochMember:
             # An empty text takes back an expression that the coordinator may still have.
             request.subscribed_topic_regex = telling.topics.expression or ""
         return _by_version(request)
+
+    def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.settings.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            instance_id=self.settings.instance_id,
+        )
 
     def on_no_answer(self) -> None:
         """The last heartbeat may have reached the coordinator or not."""
@@ -248,14 +250,8 @@ class EpochMember:
 
     def leave(self) -> ByVersion:
         """A heartbeat that leaves the group. A static member keeps its partitions until its session ends (KIP-345)."""
-        settings = self.settings
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=settings.group_id,
-            member_id=self.member_id,
-            member_epoch=LEAVE_EPOCH if settings.instance_id is None else STATIC_LEAVE_EPOCH,
-            instance_id=settings.instance_id,
-        )
-        return _by_version(request)
+        epoch = LEAVE_EPOCH if self.settings.instance_id is None else STATIC_LEAVE_EPOCH
+        return _by_version(self._request(epoch))
 
     # Reconciliation
 

@@ -182,7 +182,8 @@ class EpochMembership:
         self._log.debug("group %s: %s", self.member.settings.group_id, error.str())
         self.member.on_no_answer()
         if error == KafkaError._UNSUPPORTED_FEATURE:
-            self._stop(error)
+            self.member.stop()
+            self._on_stopped(error)
             return Reaction.STOP
         self._cluster.forget_coordinator(self.member.settings.group_id)
         if not error.retriable():
@@ -210,12 +211,11 @@ class EpochMembership:
         elif reaction is Reaction.TELL:
             self._rebalances.on_group_error(error)
         elif reaction is Reaction.STOP:
-            self._stop(error)
+            self._on_stopped(error)
         return reaction
 
-    def _stop(self, error: KafkaError) -> None:
-        """The group refuses this consumer for good."""
-        self.member.stop()
+    def _on_stopped(self, error: KafkaError) -> None:
+        """Report that the group refuses this consumer for good."""
         if error in (ErrorCode.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE):
             error = error_of(KafkaError._UNSUPPORTED_FEATURE, f"{_NOT_OFFERED} ({error.str()})")
         self._rebalances.on_fatal_error(error)
