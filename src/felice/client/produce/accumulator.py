@@ -142,7 +142,7 @@ class Accumulator:
         partitioner: Partitioner,
         clock: Callable[[], float],
         codec: int = 0,
-        level: int = -1,
+        level: int | None = None,
         random: Random | None = None,
         transaction: Transaction | None = None,
     ) -> None:
@@ -164,7 +164,7 @@ class Accumulator:
         self.offers = Offers(self._sticks_without_key)
         self._random = random or Random()
         self._codec = Codec(codec)
-        self._level = None if level < 0 else level
+        self._level = level
         self._open: dict[PartitionQueue, ProducerBatch] = {}
 
     @property

@@ -38,7 +38,7 @@ def make_accumulator(settings: ProducerSettings, clock: Callable[[], float]) -> 
     )
     random = settings.env.random
     partitioner = make_partitioner(settings.partitioner, random)
-    codec, level = settings.compression_type, settings.compression_level
+    codec, level = settings.compression_type, settings.level
     transaction = Transaction(transactional_id) if transactional_id else None
     return Accumulator(limits, partitioner, clock, codec, level, random, transaction)
 

@@ -130,8 +130,8 @@ def test_a_batch_of_exactly_its_size_is_full() -> None:
     assert len(acc.queues()) == 1
 
 
-@pytest.mark.parametrize(("level", "is_smaller"), [(-1, True), (0, False), (1, True)])
-def test_gzip_at_level_0_does_not_compress(level: int, is_smaller: bool) -> None:
+@pytest.mark.parametrize(("level", "is_smaller"), [(None, True), (0, False), (1, True)])
+def test_gzip_at_level_0_does_not_compress(level: int | None, is_smaller: bool) -> None:
     acc = Accumulator(Limits(), make_partitioner("murmur2_random"), clock, int(Codec.GZIP), level)
     acc.open_topic("t", 1, range(1))
     put(acc, bytes(5000))
