@@ -11,14 +11,14 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from conformance.group_members import PARTITIONS, fill
 from conformance.targets import Target
-from conformance.topics import create_topic, produce_values
+from conformance.topics import create_topic
 from conformance.wire import unique_name
 from felice.client import AdminClient, Consumer, KafkaError, KafkaException, Producer, TopicPartition, aio
 from felice.client.aio import AIOConsumer
 from waiting import LIMIT_S, wait_until
 
-PARTITIONS = 6
 # Heartbeats and assignments in quick succession: the rules do not depend on them, the time does.
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -36,12 +36,6 @@ def broker() -> Iterator[Target]:
 @pytest.fixture
 def topic(broker: Target) -> str:
     return create_topic(broker, unique_name("epochs"), PARTITIONS)
-
-
-def fill(broker: Target, topic: str, records: int = 10) -> None:
-    with broker.wire() as wire:
-        for partition in range(PARTITIONS):
-            produce_values(wire, topic, [f"{partition}-{n}".encode() for n in range(records)], partition)
 
 
 class Group:

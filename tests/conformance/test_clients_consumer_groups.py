@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -18,47 +16,23 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from conformance.group_members import PARTITIONS, TIMEOUT_S, filled_topic, held, opened_consumers, shares
 from conformance.targets import Target
-from conformance.topics import create_topic, produce_values
 from conformance.wire import unique_name
 from waiting import wait_until
 
-PARTITIONS = 6
-TIMEOUT_S = 150.0
 NAME = unique_name("by848")
 
 
 @pytest.fixture(scope="module")
 def topic(broker: Target) -> str:
-    name = create_topic(broker, NAME, PARTITIONS)
-    with broker.wire() as wire:
-        for partition in range(PARTITIONS):
-            produce_values(wire, name, [f"{partition}-{n}".encode() for n in range(10)], partition)
-    return name
+    return filled_topic(broker, NAME)
 
 
 @pytest.fixture
 def consumers(broker: Target) -> Iterator[Callable[..., Consumer]]:
-    opened: list[Consumer] = []
-
-    def another(group: str, **settings: Any) -> Consumer:
-        config = {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "group.protocol": "consumer",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            **{key.replace("_", "."): value for key, value in settings.items()},
-        }
-        if config["group.protocol"] is None:
-            del config["group.protocol"]
-        opened.append(Consumer(config))
-        return opened[-1]
-
-    yield another
-    for consumer in opened:
-        with contextlib.suppress(RuntimeError):  # closed by the test
-            consumer.close()
+    with opened_consumers(broker, group_protocol="consumer") as another:
+        yield another
 
 
 class Poll:
@@ -89,21 +63,6 @@ class Poll:
 @pytest.fixture
 def polling() -> Poll:
     return Poll()
-
-
-def held(consumer: Consumer) -> set[int]:
-    return {partition.partition for partition in consumer.assignment()}
-
-
-def shares(*consumers: Consumer) -> Callable[[], bool]:
-    """Whether the consumers share all partitions evenly, each partition once."""
-
-    def holds() -> bool:
-        sets = [held(consumer) for consumer in consumers]
-        sizes = {len(partitions) for partitions in sets}
-        return max(sizes) - min(sizes) <= 1 and sorted(p for s in sets for p in s) == list(range(PARTITIONS))
-
-    return holds
 
 
 def test_members_come_and_go_and_only_moved_partitions_are_revoked(

@@ -5,51 +5,28 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from conformance.group_members import PARTITIONS, TIMEOUT_S, filled_topic, held, opened_consumers, shares
 from conformance.targets import Target
-from conformance.topics import create_topic, produce_values
+from conformance.topics import create_topic
 from conformance.wire import unique_name
 from peers.python_clients import CLIENTS
 from waiting import wait_until
 
-PARTITIONS = 6
-TIMEOUT_S = 150.0
-
 
 @pytest.fixture(scope="module")
 def topic(broker: Target) -> str:
-    name = create_topic(broker, unique_name("shared"), PARTITIONS)
-    with broker.wire() as wire:
-        for partition in range(PARTITIONS):
-            produce_values(wire, name, [f"{partition}-{n}".encode() for n in range(10)], partition)
-    return name
+    return filled_topic(broker, unique_name("shared"))
 
 
 @pytest.fixture
 def consumers(broker: Target) -> Iterator[Callable[..., Consumer]]:
-    opened: list[Consumer] = []
-
-    def another(group: str, **settings: Any) -> Consumer:
-        config = {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 60_000,
-            "heartbeat.interval.ms": 200,
-            "enable.auto.commit": False,
-            **{key.replace("_", "."): value for key, value in settings.items()},
-        }
-        opened.append(Consumer(config))
-        return opened[-1]
-
-    yield another
-    for consumer in opened:
-        consumer.close()
+    with opened_consumers(broker, session_timeout_ms=60_000, heartbeat_interval_ms=200) as another:
+        yield another
 
 
 def poll_until(holds: Callable[[], bool], *consumers: Consumer) -> list[bytes]:
@@ -64,21 +41,6 @@ def poll_until(holds: Callable[[], bool], *consumers: Consumer) -> list[bytes]:
                 assert message.error() is None, message.error()
                 values.append(message.value())
     return values
-
-
-def held(consumer: Consumer) -> set[int]:
-    return {partition.partition for partition in consumer.assignment()}
-
-
-def shares(*consumers: Consumer) -> Callable[[], bool]:
-    """Whether the consumers share all partitions evenly, each partition once."""
-
-    def holds() -> bool:
-        sets = [held(consumer) for consumer in consumers]
-        sizes = {len(partitions) for partitions in sets}
-        return max(sizes) - min(sizes) <= 1 and sorted(p for s in sets for p in s) == list(range(PARTITIONS))
-
-    return holds
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
