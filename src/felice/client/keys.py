@@ -1,6 +1,7 @@
 """Declares the configuration keys of the client, and parses their values.
 
-Rooms are frozen dataclasses whose fields call `key(...)`: `SecuritySettings` (`security`) and those of `options`.
+A settings class is a frozen dataclass whose fields call `key(...)`: `SecuritySettings` of `security` and the classes
+of `options`.
 Keeps true:  no error and no `repr` has the value of a secret key.
 """
 
@@ -22,13 +23,16 @@ INT_MAX = 2**31 - 1
 
 T = TypeVar("T")
 D = TypeVar("D")
-R = TypeVar("R", bound="DataclassInstance")
+S = TypeVar("S", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One configuration key. `clients` holds p, c or a for each kind of client in which the key has an effect, `silent`
-    those of the other kinds in which librdkafka accepts it without a warning."""
+    """One configuration key.
+
+    `clients` has p, c or a for each kind of client in which the key has an effect. `silent` has the letters of the
+    other kinds in which librdkafka accepts the key without a warning.
+    """
 
     name: str
     parse: Callable[[object], object]
@@ -54,24 +58,28 @@ def key(
     silent: str = "",
     secret: bool = False,
 ) -> T | D:
-    """Declares a field of a room. The field has the name of the key, with `_` instead of `.`."""
+    """Declares a field of a settings class. The field has the name of the key, with `_` instead of `.`."""
     declared = Key(name, parse, default, clients, aliases, silent, secret)
     field: T | D = dataclasses.field(default=default, repr=not secret, metadata={"key": declared})
     return field
 
 
 @cache
-def keys_of(room: type[DataclassInstance]) -> tuple[Key, ...]:
-    """The keys that a room declares or inherits."""
-    declared = [(field.name, field.metadata["key"]) for field in dataclasses.fields(room) if field.metadata]
+def keys_of(settings_class: type[DataclassInstance]) -> tuple[Key, ...]:
+    """The keys that a settings class declares or inherits."""
+    fields = dataclasses.fields(settings_class)
+    declared = [(field.name, field.metadata["key"]) for field in fields if field.metadata]
     assert all(name == found.attribute for name, found in declared), declared
     return tuple(found for _, found in declared)
 
 
-def make_room(room: type[R], values: Mapping[str, object], **others: Any) -> R:
-    """A room with those of the parsed values, by the names of the keys, that it declares, and the defaults."""
-    own = {found.attribute: values[found.name] for found in keys_of(room) if found.name in values}
-    return room(**own, **others)
+def make_settings(settings_class: type[S], values: Mapping[str, object], **others: Any) -> S:
+    """Return settings with these parsed values, by key. Keys of other classes are ignored.
+
+    Keys without a value have their defaults. `others` are the values of fields that declare no key.
+    """
+    own = {found.attribute: values[found.name] for found in keys_of(settings_class) if found.name in values}
+    return settings_class(**own, **others)
 
 
 def invalid(reason: str) -> Exception:

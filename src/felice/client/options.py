@@ -27,7 +27,7 @@ from felice.client.keys import (
     invalid,
     key,
     keys_of,
-    make_room,
+    make_settings,
     named,
     number,
     one_of,
@@ -131,7 +131,7 @@ _RESETS = {
     **dict.fromkeys(("error", "none"), "error"),
 }
 
-# Keys that a group whose partitions the broker assigns does not have, with what librdkafka says of them.
+# Keys that are refused with group.protocol=consumer, with the end of librdkafka's error for each.
 _CLASSIC_ONLY = {
     "session.timeout.ms": ". It is defined broker side",
     "heartbeat.interval.ms": ". It is defined broker side",
@@ -147,7 +147,7 @@ Callback: TypeAlias = Callable[..., Any] | None
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings that every client has. They are checked when they are made, by `parse`."""
+    """The settings that every client has. `parse` creates and checks them."""
 
     kind: ClassVar[str]
     """p, c or a."""
@@ -184,7 +184,7 @@ class ClientSettings:
     logger: Any = key("logger", lambda value: value)
     tls_and_sasl: SecuritySettings = SecuritySettings()
     security: Security = field(default=PLAIN_TEXT, repr=False, compare=False)
-    """What `tls_and_sasl` says, with the files that it names."""
+    """The TLS context and the login that `tls_and_sasl` describes; the files that it names have been read."""
     explicit: frozenset[str] = frozenset()
     """The keys with effect that the application gave, by their main names."""
     without_effect: tuple[str, ...] = ()
@@ -207,11 +207,11 @@ class ClientSettings:
                 values[found.name] = parsed
             elif cls.kind not in found.silent and not (cls.kind == "a" and "p" in found.clients):
                 without_effect.append(name)
-        settings = make_room(
+        settings = make_settings(
             cls,
             values,
             env=env or _machine(),
-            tls_and_sasl=make_room(SecuritySettings, values),
+            tls_and_sasl=make_settings(SecuritySettings, values),
             explicit=frozenset(values),
             without_effect=tuple(sorted(without_effect)),
         )
@@ -280,7 +280,7 @@ class ClientSettings:
         return dependent
 
     def _check_own(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Check what only this kind of client has."""
+        """Check the settings that only this kind of client has; returns the same as `_check`."""
         return {}
 
 
@@ -468,8 +468,8 @@ class ConsumerSettings(ClientSettings):
         return {}
 
 
-ROOMS = (ClientSettings, SecuritySettings, ProducerSettings, ConsumerSettings)
-KEYS = tuple({found.name: found for room in ROOMS for found in keys_of(room)}.values())
+_SETTINGS_CLASSES = (ClientSettings, SecuritySettings, ProducerSettings, ConsumerSettings)
+KEYS = tuple({found.name: found for each in _SETTINGS_CLASSES for found in keys_of(each)}.values())
 _BY_NAME = {name: found for found in KEYS for name in (found.name, *found.aliases)}
 
 
