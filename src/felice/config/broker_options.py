@@ -35,7 +35,7 @@ class BrokerOptions(
     AuthorizerOptions,
     SecurityOptions,
 ):
-    """Every option of a broker that has a field of its own, including those of the base classes, from last to first."""
+    """Every option of a broker that has a field of its own: those of the last base class first, its own last."""
 
     node_id: int = option(
         "node.id",

@@ -66,12 +66,12 @@ class GroupConfig:
 
     @classmethod
     def of(cls, broker: CoordinatorOptions) -> GroupConfig:
-        """The options of a group without options of its own."""
+        """The options of a group that sets none itself."""
         return construct(cls, _values_of(broker))
 
     @classmethod
     def parse(cls, overrides: Mapping[str, str], broker: CoordinatorOptions) -> GroupConfig:
-        """The options of a group with these of its own. Raises `ConfigError`."""
+        """The options of a group that sets these itself. Raises `ConfigError`."""
         for name, text in overrides.items():
             if name not in GROUP_OPTIONS:
                 raise ConfigError(name, text, "Unknown group config name")
@@ -81,10 +81,10 @@ class GroupConfig:
 
     @classmethod
     def in_force(cls, overrides: Mapping[str, str], broker: CoordinatorOptions) -> GroupConfig:
-        """The options of a group whose stored options may not be within the limits that the broker has now.
+        """The options of a group whose stored options may be beyond the broker's present limits.
 
-        The limit replaces a value beyond it. The broker's values replace what cannot be read, and times that contradict
-        each other.
+        The limit replaces a value beyond it. The broker's value replaces a value that cannot be parsed. The broker's
+        values replace all options of the group if its heartbeat interval and session timeout contradict each other.
         """
         values = _values_of(broker)
         for name, text in overrides.items():
@@ -120,7 +120,7 @@ class GroupConfig:
 
 
 def check_group_values(broker: CoordinatorOptions) -> None:
-    """Raises `ConfigError` unless the broker's values for groups are within its limits and do not contradict."""
+    """Raises `ConfigError` if the broker's values for groups are beyond its limits, or contradict each other."""
     for lowest, highest in map(_limits_of, GROUP_OPTIONS):
         if _value(broker, lowest) > _value(broker, highest):
             reason = f"it is above {highest} ({_value(broker, highest)})"

@@ -340,7 +340,7 @@ class MemberDescription:
     """A member of a group.
 
     `target_assignment`, `member_epoch` and `is_upgraded` belong to groups of KIP-848; they are None for classic groups.
-    `is_upgraded` is False for a member that uses the classic protocol. confluent_kafka has neither it nor the epochs.
+    `is_upgraded` is False for a member that uses the classic protocol. confluent_kafka lacks it and the epochs.
     """
 
     member_id: str

@@ -172,7 +172,7 @@ class ConsumerCore:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment. Raises _STATE if the broker assigns the partitions of the group."""
         if self._by_epoch and self.membership is not None and not self._is_ending:
-            # As with librdkafka: the broker tells what comes and goes, so there is no whole assignment to replace.
+            # As in librdkafka: the broker adds and removes single partitions, so no call replaces the whole assignment.
             why = "with group.protocol=consumer, use incremental_assign() and incremental_unassign()"
             raise failure(KafkaError._STATE, f"assign() and unassign(): {why}")
         removed = self.subscription.assign(partitions)
@@ -468,9 +468,9 @@ class ConsumerCore:
     async def _find_committed(
         self, keys: Sequence[Partition], *, waits_for_all: bool
     ) -> dict[Partition, CommittedOffset]:
-        """Look committed offsets up, as a member if the group has epochs: another member's may not be read then.
+        """Look up committed offsets; in a group of KIP-848 with the member's epoch, which the coordinator checks.
 
-        Waits for the commits on their way: the committed offset of a partition may be one of theirs.
+        Waits for the commits on their way, because they may change these offsets.
         """
         await self._commits.wait()
         group_id, isolation = self.settings.group_id, self.settings.isolation_level

@@ -72,7 +72,7 @@ class FindCommitted(Protocol):
     async def __call__(
         self, keys: Sequence[Partition], *, waits_for_all: bool
     ) -> Mapping[Partition, CommittedOffset]:
-        """Return the offsets; with `waits_for_all` not before each row is without an error, or the time is over."""
+        """Return the offsets. `waits_for_all` repeats the request until no row has an error, or the time is over."""
 
 
 _Ask: TypeAlias = Callable[[Cluster, Mapping[Partition, int], int], Awaitable[Found]]

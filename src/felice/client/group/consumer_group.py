@@ -1,7 +1,7 @@
-"""What a consumer and its membership see of each other, whichever protocol its group has.
+"""The interfaces between a consumer and its membership, which are the same for both group protocols.
 
-`ConsumerMembership` is the membership in a group whose leader assigns the partitions (classic), `EpochMembership` the
-one in a group whose partitions the broker assigns (KIP-848).
+`ConsumerMembership` implements the classic protocol, in which the leader of the group assigns the partitions, and
+`EpochMembership` that of KIP-848, in which the broker assigns them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from felice.protocol.patterns import Pattern
 
 
 class GroupMember(Protocol):
-    """The state of a member, as the consumer reads it."""
+    """The state of a member, for its consumer."""
 
     member_id: str
     """An empty text before the member has an id."""
@@ -35,7 +35,7 @@ class GroupMember(Protocol):
 
 
 class GroupMembership(Protocol):
-    """A consumer's membership, as the consumer uses it. Runs on the loop from `start` to `end` and `leave`."""
+    """A consumer's membership in a group. Runs on the loop from `start` to `end` and `leave`."""
 
     rebalance_count: int
 
@@ -119,12 +119,12 @@ class SubscribedTopics:
 
     @property
     def missing(self) -> list[str]:
-        """The subscribed names of which no partition is known."""
+        """The subscribed topics without a known partition."""
         topology = self._cluster.topology
         return [name for name in self._subscription.topics if not topology.partition_count(name)]
 
     async def refresh(self) -> None:
-        """Ask for the metadata: of all topics, if this client resolves a pattern."""
+        """Request metadata of the subscribed topics, or of all topics if this client resolves a pattern."""
         subscription = self._subscription
         self._cluster.interesting |= subscription.topics
         with contextlib.suppress(KafkaException):
@@ -137,7 +137,7 @@ class SubscribedTopics:
                 )
 
     def report_missing(self, names: Iterable[str]) -> None:
-        """Report each of these topics that the brokers do not know, once."""
+        """Report those of these topics that the brokers do not know, each topic once."""
         for name in names:
             code = self._cluster.topology.topic_errors.get(name, 0)
             if name not in self._complained and code:

@@ -65,7 +65,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         return self.member.cooperative
 
     async def is_renewed(self, used: Committer) -> bool:
-        """Return False: whoever has an old generation has lost what it would commit."""
+        """Return False: a member with an old generation has lost the partitions that it would commit."""
         return False
 
     def _work(self) -> list[Coroutine[object, Never, None]]:

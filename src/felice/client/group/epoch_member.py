@@ -1,9 +1,9 @@
 """A consumer as the member of a group whose partitions the broker assigns (KIP-848). Pure.
 
-Keeps true:  A request leaves out what the coordinator knows: what the last answered request said. After an error, or
-             without an answer, the next request says everything, because the coordinator may know less or more.
-             What the member owns changes only when the consumer has carried out a `Duty`: the coordinator gives a
-             partition to another member after this one has said that it no longer owns it.
+Keeps true:  A heartbeat has only the fields that changed since the last answered heartbeat. After an error, or without
+             an answer, the next heartbeat has all fields, because the coordinator may have applied the last one or not.
+             The owned partitions change only when the consumer has carried out a `Duty`: the coordinator gives a
+             partition to another member after this member has reported owned partitions without it.
              A fenced member drops its partitions as lost before it joins again, with the same member id.
 Leaves:      sending, waiting and callbacks to `epoch_membership`.
 """
@@ -116,7 +116,7 @@ class EpochSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a request tells the coordinator, and what may change between two requests."""
+    """The fields of a heartbeat that may change between two heartbeats."""
 
     topics: Topics
     owned: frozenset[Held]
@@ -146,7 +146,7 @@ class EpochMember:
     _told: _Told | None = None
     _telling: _Told | None = None
 
-    # What it is
+    # Its state
 
     @property
     def joined(self) -> bool:
@@ -160,7 +160,7 @@ class EpochMember:
 
     @property
     def committer(self) -> Committer:
-        """The identity with which this member commits: its epoch stands where a generation stood."""
+        """The identity with which this member commits: the epoch takes the place of the generation."""
         if not self.joined:
             return Committer(instance_id=self.settings.instance_id, stay=self._stay)
         return Committer(self.epoch, self.member_id, self.settings.instance_id, self._stay)
@@ -174,11 +174,11 @@ class EpochMember:
 
     @property
     def is_due(self) -> bool:
-        """True if the coordinator has to be told something, so that the next heartbeat must not wait."""
+        """True if the next heartbeat must not wait for the interval: it is a join, or has changed fields."""
         return self.may_send and (not self.joined or self._told != _Told(self.topics, frozenset(self.owned)))
 
     def heartbeat(self) -> ByVersion:
-        """The next heartbeat, or a join: everything if the coordinator may not know it, otherwise what is new."""
+        """The next heartbeat. It has all fields if it is a join or follows a failure, otherwise the changed ones."""
         told, telling = self._told, _Told(self.topics, frozenset(self.owned))
         self._telling, self.is_known = telling, True
         settings, request = self.settings, self._request(self.epoch)
@@ -191,7 +191,7 @@ class EpochMember:
         if told is None or telling.topics.names != told.topics.names:
             request.subscribed_topic_names = sorted(telling.topics.names)
         if told is None or telling.topics.expression != told.topics.expression:
-            # An empty text takes back an expression that the coordinator may still have.
+            # An empty text removes an expression that the coordinator may still have.
             request.subscribed_topic_regex = telling.topics.expression or ""
         return _by_version(request)
 
@@ -204,7 +204,7 @@ class EpochMember:
         )
 
     def on_no_answer(self) -> None:
-        """The last heartbeat may have reached the coordinator or not."""
+        """Note that the last heartbeat failed: it is unknown whether the coordinator got it."""
         self._told = None
 
     def on_answer(self, response: ConsumerGroupHeartbeatResponse) -> Reaction:
@@ -235,7 +235,7 @@ class EpochMember:
     # The end of a membership
 
     def lose(self) -> None:
-        """The membership is over, and what it had is lost; the member joins again when that is dropped."""
+        """The membership is over and its partitions are lost; the member joins again when they are dropped."""
         self._expel(Phase.LOST)
 
     def stop(self) -> None:
@@ -256,7 +256,7 @@ class EpochMember:
     # Reconciliation
 
     def duty(self, names: Mapping[UUID, str]) -> Duty | None:
-        """What the consumer has to do next, given the known names of topics; None if nothing, or names are missing."""
+        """The consumer's next duty, given the known names of topics; None if there is none, or names are missing."""
         if self.phase in (Phase.LOST, Phase.OUT):
             # Also without partitions: `on_done` then lets the member join again.
             return Duty(Action.LOSE, dict(self.owned)) if self.owned or self.phase is Phase.LOST else None

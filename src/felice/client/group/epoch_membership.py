@@ -1,7 +1,7 @@
 """Keeps a consumer in a group whose partitions the broker assigns (KIP-848): heartbeats, callbacks, commits' epochs.
 
-Keeps true:  One heartbeat is on its way at a time. Heartbeats go on while callbacks run, and what a callback gave up or
-             took over is told at once, not at the interval.
+Keeps true:  One heartbeat is on its way at a time. Heartbeats go on while callbacks run. When a callback has given up
+             or taken over partitions, the next heartbeat is sent at once, not at the interval.
              A consumer that is not polled for `max.poll.interval.ms` leaves the group, and joins again when it is
              polled.
 How:         One task sends heartbeats, one carries out what the member has to do with its partitions, and one watches
@@ -44,7 +44,7 @@ _NAMES_INTERVAL_S = 1.0
 # A coordinator that wants heartbeats more often than this gets them this often.
 _SHORTEST_INTERVAL_S = 0.05
 _BACKOFF_MS, _LONGEST_BACKOFF_MS = 100, 1000
-# Of an answer to a heartbeat that was on its way already, and of one that was sent because of a stale epoch.
+# The first answer may be that to a heartbeat sent before the commit was refused, the second is that to a newer one.
 _ANSWERS_AFTER_STALE = 2
 
 _NOT_OFFERED = (
@@ -80,8 +80,9 @@ class EpochMembership:
         self._topics = SubscribedTopics(cluster, subscription, rebalances)
         self._tasks: list[asyncio.Task[None]] = []
         self._attempt = 0
-        # Something has to be sent, or may have to be done with partitions.
+        # A heartbeat may be due.
         self._to_send = asyncio.Event()
+        # The member may have a duty.
         self._to_do = asyncio.Event()
         # The next heartbeat must not wait: a commit was refused because of its epoch.
         self._is_asked = False
@@ -91,7 +92,7 @@ class EpochMembership:
         self.last_reason = "first join"
         self._rebalanced_at = self._loop.time()
 
-    # What the consumer sees
+    # For the consumer
 
     @property
     def stable(self) -> bool:
@@ -117,7 +118,7 @@ class EpochMembership:
         self._to_send.set()
 
     async def is_renewed(self, used: Committer) -> bool:
-        """Wait for a newer epoch than one that the coordinator calls stale; False if the coordinator names none."""
+        """Wait for a newer epoch than one that the coordinator calls stale; False if the coordinator sends none."""
         for _ in range(_ANSWERS_AFTER_STALE):
             if self.member.committer != used or not self._tasks:
                 break
@@ -269,7 +270,7 @@ class EpochMembership:
             await self._rebalances.on_lost(partitions)
 
     async def _watch(self) -> None:
-        """Look for subscribed topics that do not exist: brokers may create them, or the application hears of them."""
+        """Ask again for missing subscribed topics, which a request may create, and report those that do not exist."""
         await self._topics.refresh()
         while True:
             await asyncio.sleep(_WATCH_INTERVAL_S)
