@@ -188,9 +188,8 @@ def test_heartbeats_go_on_while_partitions_wait_to_be_revoked(broker: EpochCoord
         assert all(not each.topic_partitions for each in broker.heartbeats[before + 1 :])
         spin(consumer, lambda: ("revoke", [0]) in events)
         wait_until(lambda: broker.heartbeats[-1].topic_partitions is None)
-        assert [each.topic_partitions for each in broker.heartbeats].count(
-            []
-        ) == 2  # the join, and the revocation
+        owned = [each.topic_partitions for each in broker.heartbeats]
+        assert owned.count([]) == 2, "the join, and the revocation"
 
 
 def test_a_fenced_member_loses_its_partitions_and_joins_with_its_id(broker: EpochCoordinator) -> None:
