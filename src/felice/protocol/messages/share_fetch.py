@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from felice.protocol.messages.fetch import NodeEndpoint as NodeEndpoint
 from felice.protocol.schema import (
     array,
     boolean,
@@ -86,16 +87,6 @@ class LeaderIdAndEpoch:
 
     leader_id: int = int32()
     leader_epoch: int = int32()
-
-
-@struct
-class NodeEndpoint:
-    """The address of a leader that a partition of the response names."""
-
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 @struct
