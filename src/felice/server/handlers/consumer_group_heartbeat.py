@@ -24,7 +24,7 @@ _Handle: TypeAlias = "Handle[ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbe
 
 def _describes_topics(handle: _Handle) -> _Handle:
     """A member must see every topic that it names; topics that its regular expression matches are left out instead."""
-    check = permission(Operation.DESCRIBE, ResourceType.TOPIC, lambda name, context: name)(str)
+    check = permission(Operation.DESCRIBE, ResourceType.TOPIC)(str)
 
     async def guarded(
         request: ConsumerGroupHeartbeatRequest, context: RequestContext
