@@ -13,6 +13,7 @@ from felice.coordinator.share_state.records import ShareRecord, SnapshotRecord
 from felice.coordinator.share_state.shard import ShareStateShard
 from felice.coordinator.share_state.states import NO_OFFSET, Batches, ShareKey, combined, laid_over, without
 from felice.replication.share.states import StateBatch
+from properties.replication.share_model import by_offset
 from scenarios.share_state_world import ShareStateWorld
 
 KEYS = st.sampled_from(["g:1:0", "g:1:1", "h:1:0", "h:2:0", "g:9:0"])
@@ -154,10 +155,6 @@ def test_updates_are_laid_over_what_was_there_and_epochs_only_rise(commands: lis
         assert (found.start_offset, found.updates) == (naive.start, naive.updates)
         assert by_offset(found.batches) == naive.offsets
         check_sound(found.batches)
-
-
-def by_offset(batches: Batches) -> dict[int, tuple[int, int]]:
-    return {at: (batch[2], batch[3]) for batch in batches for at in range(batch.first, batch.last + 1)}
 
 
 def check_sound(batches: Batches) -> None:

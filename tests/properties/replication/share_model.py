@@ -271,7 +271,7 @@ class Model:
 
 
 def by_offset(batches: Iterable[StateBatch]) -> Written:
-    """What a change writes, offset by offset."""
+    """State and deliveries of each offset in the batches."""
     return {
         offset: (batch.state, batch.deliveries)
         for batch in batches
