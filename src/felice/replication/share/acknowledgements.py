@@ -1,4 +1,4 @@
-"""What a member says of records that it holds: ranges of offsets with a type each, and when they are refused."""
+"""The acknowledgements of a member: ranges of offsets with their types, and the check of a request's ranges."""
 
 from __future__ import annotations
 

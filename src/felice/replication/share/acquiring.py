@@ -1,9 +1,9 @@
-"""What a fetch acquires: pure planning over the runs of a window and the batches that were read from the log.
+"""Plans which records a fetch acquires, from the runs of a window and the batches that were read from the log. Pure.
 
-Facts of Kafka 4.3: without a record limit whole batches are acquired, also beyond the number of records asked for and
-beyond the room of the window. With a record limit no record more is acquired. Records that were delivered often come
-in smaller numbers, and never with others. Kafka computes these numbers from the ranges that it gave to members; here
-they come from the batches of the log.
+As in Kafka 4.3, BATCH_OPTIMIZED acquires whole batches, even if that exceeds `max_records` or the room of the window;
+RECORD_LIMIT exceeds neither. From `isolation_count` deliveries on, records are acquired in smaller numbers, and never
+with others. Kafka computes these numbers from the ranges that it gave to members; here they come from the batches of
+the log.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a member asks for; see ShareFetch."""
+    """The limits in a member's request; see ShareFetch."""
 
     max_records: int
     batch_size: int
@@ -69,7 +69,7 @@ class Plan:
 
 
 def plan(runs: Runs, read: LogRead, wanted: Wanted, settings: WindowSettings) -> Plan:
-    """What the member gets of the records that were read."""
+    """Plans which of the records that were read the member acquires."""
     planning = _Planning(runs, wanted, settings)
     at = max(read.offset, runs.start)
     for batch in read.batches:
@@ -102,7 +102,7 @@ class _Planning:
         return self._settings.max_record_locks - (self.plan.end - self._runs.start + 1)
 
     def archive(self, first: int, last: int) -> None:
-        """Free offsets at which there is nothing to deliver."""
+        """Archives free offsets that have no record to deliver."""
         for start, end, _ in self._free(first, last):
             self._add(start, end, False)
 
@@ -127,7 +127,7 @@ class _Planning:
         return True
 
     def _free(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Free parts of the window with their deliveries, and what would be new in it, if there is room."""
+        """The free ranges of these offsets, with their deliveries: in the window, and behind its end if it has room."""
         end = self._runs.end
         for run in self._runs.within(first, min(last, end)):
             if run.is_free:

@@ -3,7 +3,7 @@
 Keeps true:  Q1  the runs cover each offset from the window's start to its end exactly once.
              Two neighbours differ in more than their offsets: equal ones are joined.
 How:         `rewrite` is the only place where runs are split, changed and joined. 2,000 offsets are a few runs until
-             somebody acknowledges them one by one.
+             a member acknowledges them one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _first = itemgetter(0)
 
 
 class Pending(NamedTuple):
-    """What a run becomes when the change with this number is written."""
+    """The state that a run gets when the change with this number is written."""
 
     change: int
     state: RecordState
@@ -33,10 +33,10 @@ class Pending(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Neighbouring offsets of which the same is true.
+    """Neighbouring offsets with the same state, deliveries, holder, deadline and pending change.
 
     An ACQUIRED run has a holder, and its lock ends at `deadline_ms`. An AVAILABLE run with a deadline is delayed: it
-    cannot be acquired before. While a change is being written, a run is still what it was, and `pending` says the rest.
+    cannot be acquired before. While a change is being written, a run keeps its state, and `pending` has the next one.
     """
 
     first: int
@@ -58,7 +58,7 @@ class Run(NamedTuple):
         return self.state is RecordState.AVAILABLE and self.deadline_ms == NEVER_MS and self.pending is None
 
     def is_held(self, member: str, now_ms: int) -> bool:
-        """Whether the member may decide what becomes of the run."""
+        """Whether the member may acknowledge, renew or release the run."""
         return (
             self.state is RecordState.ACQUIRED
             and self.holder == member
@@ -137,8 +137,8 @@ class Runs:
         self._note(run)
 
     def rewrite(self, pieces: Sequence[tuple[int, int, T]], make: Callable[[Run, T], Run]) -> None:
-        """Changes offsets: `make` gets each part of a run that lies in a piece, and the piece's value, and returns what
-        takes the part's place.
+        """Changes offsets: calls `make` with each part of a run that lies in a piece, and with the piece's value. It
+        returns the run that replaces the part.
 
         Pieces are first and last offset with a value, in order, without overlaps, and inside the window.
         """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class RecordState(IntEnum):
-    """What has become of a record. Only ACQUIRED is never written: after a restart such a record is AVAILABLE."""
+    """The state of a record. ACQUIRED is never written: for the next leader such a record is AVAILABLE."""
 
     AVAILABLE = 0
     ACQUIRED = 1

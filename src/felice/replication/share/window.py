@@ -1,18 +1,18 @@
-"""The window of a share partition: the records between its start and its end, and who holds them. A state machine.
+"""The window of a share partition: the records between its start and its end, and their holders. A state machine.
 
 Keeps true:  Q1  each offset of the window is in one run (`runs`).
              Q2  a record has one holder at most, and one change of it is being written at a time. Only the holder, or
-                 the end of its lock, decides what becomes of the record.
-             Q3  the start never goes back. It passes a record that is done, in the group's state if a member decided
-                 so, or that is no longer in the log.
+                 the end of its lock, decides the next state of the record.
+             Q3  the start never goes back. It passes a record that is done or no longer in the log; if a member
+                 acknowledged the record, only when that is written.
 How:         an event returns the change to write, and `settle` ends it. What a member decides takes effect when it is
-             written: until then the record is still acquired, and comes back to that if the write fails. What nobody
-             can take back (a lock ran out, there is no record) takes effect at once; its change is written so that the
-             group's state knows of it, and may fail.
+             written: until then the record is still acquired, and stays acquired if the write fails. A change that
+             cannot be taken back (a lock ran out, an offset has no record) takes effect at once. It is written so that
+             the group's state has it, too; this write may fail.
              Acquisitions are not written: for the next leader these records are available.
              A lock is a time in a run. `next_deadline_ms` is a lower bound, so that one timer serves a window.
-Leaves:      sessions, the log, the write, and who waits for records to the shell. After each call there may be more to
-             acquire (`may_acquire`).
+Leaves:      sessions, the log, the write, and fetches that wait for records, to the shell. After each call there may be
+             more to acquire (`may_acquire`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What WriteShareGroupState says. The start offset is the one before the change, as in Kafka.
+    """A change to write with WriteShareGroupState. The start offset is the one before the change, as in Kafka.
 
     `done_count` counts the done offsets from the start on, with those of this change and of others that are being
     written: the shell writes changes in the order of their numbers.
@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """What a fetch acquired, and the change to write for offsets that have no record to deliver."""
+    """The ranges that a fetch acquired, and the change to write for offsets that have no record to deliver."""
 
     ranges: list[AcquiredRange]
     change: Change | None = None
@@ -91,7 +91,7 @@ class Window:
     def _loaded_state(self, number: int) -> RecordState:
         if number == RecordState.ARCHIVING and not self.settings.has_dead_letters:
             return RecordState.ARCHIVED
-        # Whatever is not known to be done is delivered again.
+        # Records in other states than these, also unknown ones, are delivered again.
         is_kept = number in DONE or number == RecordState.ARCHIVING
         return RecordState(number) if is_kept else RecordState.AVAILABLE
 
@@ -109,7 +109,7 @@ class Window:
 
     @property
     def done_count(self) -> int:
-        """Offsets from the start on that are done, or whose end is being written: lag = log end - start - done."""
+        """How many offsets from the start on are done, or will be once written: lag = log end - start - done."""
         return self._runs.done
 
     @property
@@ -138,7 +138,7 @@ class Window:
 
     @property
     def runs(self) -> Sequence[Run]:
-        """What is true of each offset, in order: for tests, and for who wants to see the window."""
+        """All runs, in order: for tests, and for showing the window."""
         return tuple(self._runs)
 
     def check(self) -> None:
@@ -148,7 +148,7 @@ class Window:
     # Events
 
     def acquire(self, member: str, read: LogRead, wanted: Wanted, now_ms: int) -> Acquisition:
-        """Gives the member records of what was read from the log, and archives what cannot be delivered."""
+        """Gives the member records that were read from the log, and archives offsets that cannot be delivered."""
         runs = self._runs
         plan = acquiring.plan(runs, read, wanted, self.settings)
         if plan.end > runs.end:
@@ -268,7 +268,7 @@ class Window:
         return self._change_at_once(writing)
 
     def log_start(self, offset: int) -> Change | None:
-        """The log begins at `offset` now: what lies before is gone, whoever holds it."""
+        """The log begins at `offset` now: earlier records are gone, also those that a member holds."""
         if offset <= self._runs.start:
             return None
         self._runs.cut(offset)
@@ -281,7 +281,7 @@ class Window:
     def _begin(
         self, pieces: Sequence[tuple[int, int, T]], decide: Callable[[Run, T], tuple[RecordState, int] | None]
     ) -> Change | None:
-        """The change to what `decide` returns: the next state, and when it ends. Where it is None nothing changes."""
+        """Begins a change of each run to the state and the deadline that `decide` returns. None leaves the run."""
         number = self._number + 1
         writing: list[StateBatch] = []
 
@@ -309,7 +309,7 @@ class Window:
         return Change(self._number, self._runs.start, self._runs.done, batches)
 
     def settle(self, change: Change, *, is_written: bool) -> None:
-        """The change is in the group's state, or is not. Each change ends once.
+        """The write of the change succeeded or failed. Call it once for each change.
 
         If a write failed, its records are acquired as before, until their lock runs out: if it already did, the next
         `on_time`, which is due at once, releases them.
