@@ -35,7 +35,7 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRecord:
-    """What changed since the last snapshot or update."""
+    """The changes since the last snapshot or update."""
 
     key: ShareKey
     update: ShareUpdate

@@ -57,8 +57,8 @@ _STORED_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
 
 @dataclass(frozen=True, slots=True)
 class ShareWrite:
-    """What the leader of a partition writes: see WriteShareGroupState. -1 leaves a start offset, and an epoch of -1
-    is not compared.
+    """A write of a partition's leader, see WriteShareGroupState. A start offset of -1 keeps the old one, and an epoch
+    of -1 is not compared.
     """
 
     state_epoch: int
@@ -168,8 +168,8 @@ class ShareStateShard:
     ) -> Outcome[ShareRecord]:
         """InitializeShareGroupState: the group begins at an offset, or at one that the partition's leader chooses.
 
-        The same request again changes nothing, where Kafka 4.3 writes a new snapshot, without what was written
-        meanwhile. An altered offset keeps the leader epoch, where Kafka writes 0: an older leader stays fenced.
+        The same request again changes nothing; Kafka 4.3 writes a new snapshot, which loses the writes in between. A
+        new offset keeps the leader epoch, so that an older leader stays fenced; Kafka writes 0.
         """
         state = self.states.get(key)
         if key.partition < 0:
@@ -199,7 +199,7 @@ class ShareStateShard:
     def write(
         self, key: ShareKey, asked: ShareWrite, waiter: Waiter[ErrorCode], now: Instant
     ) -> Outcome[ShareRecord]:
-        """WriteShareGroupState: what changed, from the leader of the partition."""
+        """WriteShareGroupState: the leader of the partition writes its changes."""
         state = self.states.get(key)
         if state is None or not asked.is_sound:
             return _refused(waiter, ErrorCode.INVALID_REQUEST)

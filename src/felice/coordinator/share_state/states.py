@@ -36,7 +36,7 @@ class ShareKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareUpdate:
-    """What an update record says. A start offset of -1 leaves the old one."""
+    """The content of an update record. A start offset of -1 keeps the old one."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -47,7 +47,7 @@ class ShareUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """What snapshot and updates say together. Without a start offset the leader of the partition chooses it.
+    """The state after a snapshot and its updates. If it has no start offset, the leader of the partition chooses one.
 
     `state_epoch` rises when the offset is altered from outside, `leader_epoch` when a leader reads the state: both
     fence writers that know an older one. `updates` counts the updates since the snapshot.
