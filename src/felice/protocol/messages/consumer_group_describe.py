@@ -44,7 +44,7 @@ class TopicPartitions:
 
 @struct
 class Assignment:
-    """The partitions that a member has, or shall have."""
+    """The current or the target assignment of a member."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 

@@ -90,7 +90,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """What a member that uses the classic protocol has besides."""
+    """The further values of a member that uses the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -100,8 +100,8 @@ class ClassicMemberMetadata:
 class ConsumerGroupMemberMetadataValue:
     """A member.
 
-    `classic_member_metadata` must be None for a member of the new protocol: its default, and what a record without it
-    means, is a classic member that supports no protocol.
+    `classic_member_metadata` must be None for a member of the new protocol. Its default, which a record without the
+    field has, is a classic member that supports no protocol.
     """
 
     instance_id: str | None = string(nullable="0+")
@@ -142,7 +142,7 @@ class ConsumerGroupTargetAssignmentMemberKey:
 
 @record_value(record_type=7, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What the member shall have."""
+    """The member's target assignment."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
@@ -166,7 +166,7 @@ class CurrentTopicPartitions:
 
 @record_value(record_type=8, versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What the member has: 0 is a stable state, 1 waits for its revocations, 2 for those of other members."""
+    """The member's current assignment. State 0 is stable, 1 waits for its revocations, 2 for those of other members."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

@@ -79,7 +79,7 @@ class ShareGroupTargetAssignmentMemberKey:
 
 @record_value(record_type=13, versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """What the member shall have."""
+    """The member's target assignment."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
@@ -94,7 +94,7 @@ class ShareGroupCurrentMemberAssignmentKey:
 
 @record_value(record_type=14, versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """What the member has."""
+    """The member's current assignment."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

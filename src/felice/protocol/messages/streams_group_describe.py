@@ -42,7 +42,7 @@ class Topology:
 
 @struct
 class Assignment:
-    """The tasks that a member has, or shall have."""
+    """The current or the target assignment of a member."""
 
     active_tasks: list[TaskIds] = array(TaskIds)
     standby_tasks: list[TaskIds] = array(TaskIds)

@@ -120,7 +120,7 @@ class StreamsGroupHeartbeatRequest:
 
 @struct
 class Status:
-    """What keeps the group from work, or a request to stop."""
+    """The reason why the group cannot work, or a request to stop."""
 
     status_code: int = int8()
     status_detail: str = string()

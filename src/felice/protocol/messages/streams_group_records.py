@@ -84,7 +84,7 @@ class StreamsGroupTargetAssignmentMemberKey:
 
 @record_value(record_type=21, versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue:
-    """What the member shall have."""
+    """The member's target assignment."""
 
     active_tasks: list[TaskIds] = array(TaskIds)
     standby_tasks: list[TaskIds] = array(TaskIds)
@@ -110,7 +110,7 @@ class CurrentTaskIds:
 
 @record_value(record_type=22, versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """What the member has: 1 is a stable state, 2 waits for its revocations, 3 for those of other members."""
+    """The member's current assignment. State 1 is stable, 2 waits for its revocations, 3 for those of other members."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

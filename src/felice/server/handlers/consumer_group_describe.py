@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): members of consumer groups with their partitions, now and as they shall be."""
+"""ConsumerGroupDescribe (key 69): members of consumer groups with their current and target assignments."""
 
 from __future__ import annotations
 
