@@ -163,7 +163,7 @@ class FetchPlan:
                     wake(partition)  # it was idle, or another request added it
 
     def end_calls(self, wake: Callable[[FetchedPartition], None]) -> None:
-        """Ends what `call_on_wake` began."""
+        """Ends the calls of `wake` that `call_on_wake` began."""
         if self.session is not None and self.session.reading.on_wake == wake:
             self.session.reading.on_wake = None
 

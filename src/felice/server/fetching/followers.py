@@ -1,4 +1,4 @@
-"""What is different in the fetch of a follower: its requests tell the leader which offsets it has reached.
+"""The steps that only fetches of followers have: their requests tell the leader which offsets they have reached.
 
 Keeps true: all offsets of a request are recorded before a partition is read, so that the response has the high
             watermarks that the offsets raise.
