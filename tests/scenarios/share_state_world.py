@@ -50,12 +50,6 @@ class ShareStateWorld(CoordinatorWorld[ShareRecord]):
         found = [self.codec.decode(key, value) for key, value in self.log]
         return [record for record in found if record is not None]
 
-    def needed(self) -> int:
-        needed = NeededLog()
-        for offset, record in enumerate(self.records()):
-            needed.on_record(record, offset)
-        return needed.first_needed
-
     # Commands
 
     def do_init(self, names: list[str], options: dict[str, str]) -> None:
@@ -93,7 +87,7 @@ class ShareStateWorld(CoordinatorWorld[ShareRecord]):
     def do_show(self, names: list[str], options: dict[str, str]) -> None:
         for key, state in self.shard.states.items():
             self.say(f"{_name(key)} {_state(state)}, {state.updates} updates")
-        self.say(f"log needed from {self.needed()} of {len(self.log)}")
+        self.say(f"log needed from {first_needed(self.records())} of {len(self.log)}")
 
     # Traces
 
@@ -114,6 +108,14 @@ class ShareStateWorld(CoordinatorWorld[ShareRecord]):
             rest = ""
         error = response.error if isinstance(response, StateRead | SummaryRead) else ErrorCode(response)
         self.say(f"{name}: {error.name}{rest}")
+
+
+def first_needed(records: Iterable[ShareRecord]) -> int:
+    """The first offset that is needed of a log with these records."""
+    needed = NeededLog()
+    for offset, record in enumerate(records):
+        needed.on_record(record, offset)
+    return needed.first_needed
 
 
 def _key(text: str) -> ShareKey:

@@ -8,13 +8,12 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from felice.coordinator.share_state.needed import NeededLog
 from felice.coordinator.share_state.records import ShareRecord, SnapshotRecord
 from felice.coordinator.share_state.shard import ShareStateShard
 from felice.coordinator.share_state.states import NO_OFFSET, Batches, ShareKey, combined, laid_over, without
 from felice.replication.share.states import StateBatch
 from properties.replication.share_model import by_offset
-from scenarios.share_state_world import ShareStateWorld
+from scenarios.share_state_world import ShareStateWorld, first_needed
 
 KEYS = st.sampled_from(["g:1:0", "g:1:1", "h:1:0", "h:2:0", "g:9:0"])
 EPOCHS = st.integers(-1, 4)
@@ -87,11 +86,9 @@ def test_after_each_event_the_shard_is_what_its_log_says(commands: list[str]) ->
         execute(world, command)
         records = written(world)
         assert replayed(world, records).states == world.shard.states
-        needed = NeededLog()
-        for offset, record in enumerate(records):
-            needed.on_record(record, offset)
-        assert replayed(world, records[needed.first_needed :]).states == world.shard.states
-        later = records[needed.first_needed + 1 :]
+        needed = first_needed(records)
+        assert replayed(world, records[needed:]).states == world.shard.states
+        later = records[needed + 1 :]
         assert not world.shard.states or replayed(world, later).states != world.shard.states
     world.execute("release")
     assert all(waiter.answers == 1 for waiter in world.waiters)
