@@ -1,4 +1,4 @@
-"""The rows of a Fetch response: what was read of each partition, or why it was not read."""
+"""The rows of a Fetch response: the records that were read of each partition, or the error."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class FetchRows:
         return row.error_code != 0 or row.diverging_epoch is not None or row.preferred_read_replica != -1
 
     def served(self, asked: FetchedPartition, partition: Partition, row: PartitionData) -> None:
-        """Counts what the response has of a partition. Call it once, when the response is made."""
+        """Counts the bytes of a partition in the response. Call it once, when the response is made."""
         if row.records:
             partition.traffic.bytes_out += row.records.size_bytes
 

@@ -63,7 +63,7 @@ class Access(Protocol):
     """Permissions of the client of one request."""
 
     def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client may do what it asked for."""
+        """Whether the client has a permission that its request needs."""
         ...
 
 

@@ -159,7 +159,7 @@ class FollowerRows(FetchRows):
         )
 
     def served(self, asked: FetchedPartition, partition: Partition, row: PartitionData) -> None:
-        """Counts what the response has of a partition. Stops reading a partition on which the follower caught up."""
+        """Counts the bytes of a partition in the response. Stops reading the partition if the follower caught up."""
         if row.records:
             partition.traffic.replication_bytes_out += row.records.size_bytes
             throttled = partition.log.config.leader_replication_throttled_replicas

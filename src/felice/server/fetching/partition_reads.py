@@ -4,7 +4,7 @@ Keeps true: the rows together have at most `max_bytes` of records, but the first
             least one whole batch, however small the limits are (KIP-74).
             A request with thousands of partitions, or hundreds of requests that one append wakes, hold the event loop
             for some milliseconds at a time.
-Leaves:     what is read of a partition, and what its row says, to the `Reader` of the API.
+Leaves:     reading a partition, and making its row, to the `Reader` of the API.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def _is_enabled(context: RequestContext) -> bool:
 
 
 def _needs_feature(handle: _Handle) -> _Handle:
-    """As in Kafka, a missing feature is told before a missing permission."""
+    """As in Kafka, a missing feature is reported before a missing permission."""
 
     async def guarded(
         request: ConsumerGroupHeartbeatRequest, context: RequestContext

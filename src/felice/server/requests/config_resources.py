@@ -45,8 +45,8 @@ _MAX_CONFIGS = 1000
 _MAX_WARNINGS = 10
 
 EditOf = Callable[[Callable[[], Sequence[ConfigEntry]], Mapping[str, Option]], Edit]
-"""Makes the edit of a resource from a function that finds its configurations in force, which takes about a millisecond,
-and from the options that it may have."""
+"""Makes the edit of a resource from two arguments: a function that returns its configurations in force, which takes
+about a millisecond, and the options that it may have."""
 
 
 class Resource(Protocol):
@@ -97,7 +97,7 @@ async def change_each(
 async def change_resource(
     resource: Resource, edit_of: EditOf, validate_only: bool, context: RequestContext
 ) -> None:
-    """Changes a resource whose configurations are in the metadata store. Raises `ApiError`, also for all others."""
+    """Changes a resource whose configurations are in the metadata store. Raises `ApiError`, also for other types."""
     name, services = resource.resource_name, context.services
     if resource.resource_type == ResourceType.TOPIC:
         edit = edit_of(

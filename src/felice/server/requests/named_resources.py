@@ -1,4 +1,4 @@
-"""Resources that are known by their configurations alone, each by its name: client metrics resources and groups."""
+"""Resources that consist of a name and configurations: client metrics resources and the configurations of groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Edit: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Makes new overrides of those before. Raises `ApiError`."""
+"""Returns the new overrides of a resource for its current ones. Raises `ApiError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class NamedResources:
         return self.show(self.configs(services.image).get(name, {}), services.config_layers)
 
     def described(self, name: str, context: RequestContext) -> list[ConfigEntry]:
-        """The same. Raises `ApiError` for the empty name."""
+        """As `entries`. Raises `ApiError` for the empty name."""
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, self.unnamed)
         return self.entries(name, context)

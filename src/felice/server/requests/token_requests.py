@@ -1,4 +1,4 @@
-"""What requests about delegation tokens share: which connections may send them, and how they change an expiry."""
+"""Steps of requests about delegation tokens: the check of the connection, and the change of a token's expiry."""
 
 from __future__ import annotations
 
