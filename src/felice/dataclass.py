@@ -1,4 +1,4 @@
-"""`dataclass` as the standard library has it, for classes with slots, without its costs at import.
+"""The `dataclass` of the standard library for classes with slots, but cheaper at import.
 
     from felice.dataclass import dataclass
 
@@ -10,7 +10,7 @@
 Keeps true:  a class has the same methods with the same meaning as one of the standard library's, and the functions
              `fields`, `replace`, `asdict` and `is_dataclass` of `dataclasses` work on it.
 Parts:       Python cannot combine two base classes with slots. A class with `slots=False` is a part: it only declares
-             fields, whose slots the classes have that inherit it. One class may inherit many parts.
+             fields. The class that inherits it has the slots of these fields. A class may inherit many parts.
 How:         a method is compiled when it is first looked up. A broker imports 170 such classes, and until it is ready
              it uses a tenth of their methods. To compile all of them took a third of that time.
 Leaves out:  the arguments that Felice does not use, such as `order` and `kw_only`. Annotations must be texts

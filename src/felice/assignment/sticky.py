@@ -121,7 +121,7 @@ class _Balancing:
         self.load = {member_id: len(owned[member_id]) for member_id in members}
         self.owner = {partition: member_id for member_id, held in owned.items() for partition in held}
         self.queues: dict[int, list[tuple[int, str]]] = {}
-        """The candidates of topics by load, which may have grown since; by the identity of the list of candidates."""
+        """For each list of candidates, by its `id`: a heap of candidates by load. Its loads may be too low."""
         self.queues_of: dict[str, list[list[tuple[int, str]]]] = {member_id: [] for member_id in members}
         for candidates in {id(one): one for one in self.candidates.values()}.values():
             queue = self.queues[id(candidates)] = [

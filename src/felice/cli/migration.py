@@ -39,7 +39,7 @@ def _shared_options(command: F) -> F:
             multiple=True,
             type=click.Path(path_type=Path),
             metavar="DIR",
-            help="A new directory: one for all sources, or repeated, one for each source in order.",
+            help="A new directory for all sources. Or repeat the option: one for each source, in order.",
         ),
         click.argument(
             "sources",
@@ -58,12 +58,12 @@ def _shared_options(command: F) -> F:
 @click.option(
     "--znodes",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Of a cluster with ZooKeeper: the output of `felice zookeeper export`.",
+    help="For a cluster with ZooKeeper: the output of `felice zookeeper export`.",
 )
 @click.option(
     "--without-metadata",
     is_flag=True,
-    help="Of a cluster with ZooKeeper: take topics and records alone, without configurations and access rules.",
+    help="For a cluster with ZooKeeper: import only topics and records, without configurations and ACLs.",
 )
 @click.option(
     "--allow-missing", is_flag=True, help="Let partitions whose logs are not in the sources begin empty."

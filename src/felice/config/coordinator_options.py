@@ -98,7 +98,7 @@ class CoordinatorOptions:
         "group.consumer.session.timeout.ms",
         Kind.INT,
         45_000,
-        "After how long without a heartbeat a member of a consumer group is removed.",
+        "The broker removes a member of a consumer group after this time without a heartbeat.",
         minimum=1,
     )
     group_consumer_min_session_timeout_ms: int = option(
@@ -162,21 +162,21 @@ class CoordinatorOptions:
         "group.consumer.max.size",
         Kind.INT,
         INT_MAX,
-        "The most members of a consumer group.",
+        "The maximum number of members of a consumer group.",
         minimum=1,
     )
     group_consumer_regex_refresh_interval_ms: int = option(
         "group.consumer.regex.refresh.interval.ms",
         Kind.INT,
         600_000,
-        "How often the regular expressions of a consumer group are matched with the topics even if none came or went.",
+        "How often the broker matches the regular expressions of a consumer group even if the topics did not change.",
         minimum=10_000,
     )
     group_consumer_assignors: tuple[str, ...] = option(
         "group.consumer.assignors",
         Kind.LIST,
         ("uniform", "range"),
-        "The assignors of consumer groups, the default first: uniform, range.",
+        "The assignors that consumer groups may use; the first one is the default.",
         choices=("uniform", "range"),
         may_be_empty=False,
     )
@@ -184,7 +184,7 @@ class CoordinatorOptions:
         "group.consumer.migration.policy",
         Kind.STRING,
         "bidirectional",
-        "Whether a group with members may change between the classic and the consumer protocol.",
+        "Which conversions of groups with members are allowed: to the consumer protocol (upgrade), back (downgrade).",
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     )
     group_initial_rebalance_delay_ms: int = option(

@@ -40,7 +40,7 @@ class GroupConfig:
         SESSION_TIMEOUT,
         Kind.INT,
         45_000,
-        "After how long without a heartbeat a member of the consumer group is removed.",
+        "The broker removes a member of the consumer group after this time without a heartbeat.",
         scope=Scope.CLUSTER_WIDE,
         minimum=1,
         synonyms=((_OF_BROKER + SESSION_TIMEOUT, 1),),
@@ -49,7 +49,7 @@ class GroupConfig:
         HEARTBEAT_INTERVAL,
         Kind.INT,
         5_000,
-        "How often members of the consumer group send heartbeats; shorter than the session timeout.",
+        "How often members of the consumer group send heartbeats; must be shorter than the session timeout.",
         scope=Scope.CLUSTER_WIDE,
         minimum=1,
         synonyms=((_OF_BROKER + HEARTBEAT_INTERVAL, 1),),
@@ -101,7 +101,7 @@ class GroupConfig:
         )
 
     def check(self, broker: CoordinatorOptions, prefix: str = "") -> None:
-        """Raises `ConfigError` for a value beyond a limit of the broker, and for times that contradict each other.
+        """Raises `ConfigError` for a value beyond a limit, and for a heartbeat interval not below the session timeout.
 
         `prefix` begins the names of these options in the errors.
         """
@@ -129,7 +129,7 @@ def check_group_values(broker: CoordinatorOptions) -> None:
 
 
 def _limits_of(name: str) -> tuple[str, str]:
-    """The broker's options for the least and the greatest value of a group's option."""
+    """The names of the broker's options for the minimum and maximum of a group's option."""
     kind, _, rest = name.partition(".")
     return f"{_OF_BROKER}{kind}.min.{rest}", f"{_OF_BROKER}{kind}.max.{rest}"
 

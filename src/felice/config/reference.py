@@ -40,11 +40,11 @@ the broker option in the last column.
 _GROUP_HEAD = """
 ## Options of a group
 
-A group's value comes first from the group, then from the broker option in the last column. Options of a group may be
-set before the group exists, and stay when it is deleted. A value must be within the limits of the broker that is asked
-to set it: for `consumer.session.timeout.ms` these are `group.consumer.min.session.timeout.ms` and
-`group.consumer.max.session.timeout.ms`. If a limit is tightened later, it replaces stored values beyond it, and the
-broker's log warns. A change takes effect with the next heartbeat of each member.
+A group that does not set an option has the value of the broker option in the last column. Options of a group may be set
+before the group exists, and stay when the group is deleted. The broker that gets the request refuses a value beyond its
+limits: for `consumer.session.timeout.ms` the limits are `group.consumer.min.session.timeout.ms` and
+`group.consumer.max.session.timeout.ms`. If a limit is tightened later, the limit replaces stored values beyond it, and
+the broker logs a warning. A change takes effect with the next heartbeat of each member.
 
     felice configs alter groups billing --set consumer.session.timeout.ms=60000
 """

@@ -72,7 +72,7 @@ _CALLERS_ERROR = {
 Encoded = tuple[bytes, bytes | None]
 
 _WORKERS = ThreadPoolExecutor(1, "coordinator")
-"""The thread of all computations: many groups must not take threads from disks and large requests."""
+"""One thread for all computations, so that many groups do not take threads from disks and large requests."""
 
 
 @dataclass(slots=True)
@@ -249,7 +249,7 @@ class HostedShard(Generic[S, R]):
         future.add_done_callback(lambda done: self._on_done(work, done))
 
     def _on_done(self, work: Work[R], done: asyncio.Future[None]) -> None:
-        """The result counts only while this shard lives: another coordinator computes it again if it needs it."""
+        """Drops the result if the shard was unloaded. The new coordinator computes it again if it needs it."""
         if self.is_closed or done.cancelled():
             return
         fault = done.exception()

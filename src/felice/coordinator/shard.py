@@ -91,9 +91,9 @@ class TransactionalProducer:
 
 
 class Work(Protocol[R]):
-    """A computation that would hold the event loop for long. It reads values that never change, and no shard.
+    """A computation that would block the event loop for long. It reads only immutable values, and no shard.
 
-    The shard must see to it that one request cannot begin many.
+    The shard must limit how many computations one request can begin.
     """
 
     @property
@@ -117,8 +117,8 @@ class Work(Protocol[R]):
 class Outcome(Generic[R]):
     """The result of one event. The shell sends the replies, writes the records, then runs the continuations.
 
-    With a `producer` the records belong to its transaction and wait for its marker. `work` is computed elsewhere once
-    the records are committed, and is an event of its own when it is done.
+    With a `producer` the records belong to its transaction and wait for its marker. `work` runs in a thread when
+    the records are committed, and its result is another event.
     """
 
     replies: list[Sendable] = field(default_factory=list)
@@ -161,7 +161,7 @@ class ReplyAfterWrite(Generic[R, A]):
 
 @dataclass(frozen=True, slots=True)
 class BeginWork(Generic[R]):
-    """Begins a computation when the records of its event are committed: it may be about a state that is refused."""
+    """Begins a computation when the records of its event are committed, because they may be refused."""
 
     work: Work[R]
 
@@ -170,7 +170,7 @@ class BeginWork(Generic[R]):
         return Outcome(work=[self.work])
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[R]:
-        """It does not begin, and its event may happen again."""
+        """Drops the computation. A later event may begin it again."""
         return self.work.on_done(now, ApiError(error))
 
 

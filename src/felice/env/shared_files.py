@@ -71,9 +71,9 @@ def copy(source: Path, target: Path) -> None:
         except OSError as error:
             if error.errno not in _WITHOUT_KERNEL:
                 raise
-            # Nothing was copied yet: a file system that cannot do it says so at the first call.
+            # Only the first call can raise such an error, so nothing was copied yet.
             shutil.copyfileobj(old, new, _CHUNK_BYTES)
-        # Some file systems answer the kernel's copy with nothing at all.
+        # On some file systems the kernel copies nothing, and reports no error.
         if os.fstat(new.fileno()).st_size != os.fstat(old.fileno()).st_size:
             raise OSError(errno.EIO, "the copy has another size than the file", str(source))
         os.fsync(new.fileno())

@@ -37,7 +37,7 @@ _CONFIG_FIELDS = {
     "client-metrics": "client_metrics",
     "groups": "group_configs",
 }
-# Their entities are known by their configurations alone: without any there is no entry.
+# Entities that exist only as configurations: an entity without configurations has no entry.
 _KNOWN_BY_CONFIG = ("client-metrics", "groups")
 
 
@@ -138,7 +138,7 @@ class ClusterImage:
     client_configs: Mapping[ClientEntity, Mapping[str, str]] = field(default_factory=dict, repr=False)
     # Client metrics resources (KIP-714) by name. A resource without configurations does not exist.
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Configurations of groups by id. A group without any has no entry; a group with one need not exist.
+    # Configurations of groups by id. A group without configurations has no entry. A group with an entry need not exist.
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Finalized levels by feature. The epoch is the version of their node, -1 without one.
     features: Mapping[str, int] = field(default_factory=dict)

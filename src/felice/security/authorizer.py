@@ -156,7 +156,7 @@ class Authorizer:
     def _answer(self, principal: str, host: str, question: _Question) -> Decision:
         if principal in self._super_users:
             return _SUPER_USER
-        # A thread may ask while `follow` changes the rules: what it decides by old rules goes to the old decisions.
+        # `follow` may change the rules while a thread decides: a decision by the old rules goes to the old cache.
         decisions = self._kept
         kept = decisions.get((principal, host))
         decision = kept.get(question) if kept is not None else None

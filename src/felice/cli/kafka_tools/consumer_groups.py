@@ -275,7 +275,7 @@ def _print_offsets(found: GroupState, *, verbose: bool) -> None:
 
 def _print_members(found: GroupState, *, verbose: bool) -> None:
     members = found["members"]
-    # As in Kafka's tool, these columns are there if they say something.
+    # Like Kafka's tool: columns only for groups with static members, or with classic members.
     has_instances = any(member["group_instance_id"] for member in members)
     has_classic = any(member["is_upgraded"] is False for member in members)
     rows: list[dict[str, object]] = []
@@ -289,7 +289,7 @@ def _print_members(found: GroupState, *, verbose: bool) -> None:
             "#PARTITIONS": len(member["partitions"]),
         }
         if verbose:
-            # Members of a classic group have neither epochs nor an assignment to come.
+            # Members of a classic group have neither epochs nor a target assignment.
             row |= {
                 "CURRENT-EPOCH": member["epoch"],
                 "CURRENT-ASSIGNMENT": _assignment(member["partitions"]),

@@ -17,7 +17,7 @@ class Alarms:
     _heap: list[tuple[int, str]] = field(default_factory=list)
 
     def set(self, group_id: str, time_ms: int) -> None:
-        """Sets the time of the group's next alarm in steady milliseconds, unless there is an earlier one already."""
+        """Sets the group's next alarm, in steady milliseconds, unless an earlier alarm is set."""
         if time_ms < self._times.get(group_id, NEVER_MS):
             self._times[group_id] = time_ms
             heappush(self._heap, (time_ms, group_id))

@@ -1,4 +1,4 @@
-"""The times of all groups: from the broker's options and the configurations of groups in the cluster's image."""
+"""The session timeouts and intervals of all groups: from the options of the group, or else of the broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger("felice.coordinator")
 
 
 class ConfiguredTimes:
-    """`config` and `image` return the broker's configuration and the image now: a change applies at the next call."""
+    """`config` and `image` return the broker's current configuration and image: `of` uses changes at once."""
 
     def __init__(self, config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage]) -> None:
         self._config_now = config
@@ -22,11 +22,11 @@ class ConfiguredTimes:
         self._config = config()
         self._usual = consumer_times(GroupConfig.of(self._config))
         self._configs: Mapping[str, Mapping[str, str]] = {}
-        # Of groups with configurations, since one of these changed: heartbeats ask for the times again and again.
+        # A cache for groups with options, because each heartbeat needs them. Any change of a configuration empties it.
         self._own: dict[str, GroupTimes] = {}
 
     def of(self, group_id: str) -> GroupTimes:
-        """The times of a group, which need not exist."""
+        """The timeout and intervals of a group; the group need not exist."""
         configs, config = self._image().group_configs, self._config_now()
         if configs is not self._configs or config is not self._config:
             self._configs, self._own = configs, {}
@@ -43,7 +43,7 @@ class ConfiguredTimes:
         try:
             return GroupConfig.parse(overrides, self._config)
         except ConfigError as error:
-            # A limit of this broker was tightened later, or an operator changed the store.
+            # After the value was stored, a limit was tightened, or an operator edited the metadata store.
             extra = {"group": shortened(group_id), "reason": str(error)}
             _log.warning("a group's configuration is not as stored, because it breaks a rule", extra=extra)
             return GroupConfig.in_force(overrides, self._config)

@@ -164,7 +164,7 @@ class GroupCoordinator:
                 hosted.run(lambda _, shard=shard: shard.on_topics_deleted(topics))  # type: ignore[misc]
 
     def _follow_topics(self) -> None:
-        """Gives groups another version of the topics if a topic came, went, or has other partitions."""
+        """Gives groups a new version of the topics if a topic was added or removed, or has more partitions."""
         image = self._image()
         if not self._topics.is_as(image.topics):
             self._topics = Topics(image.topics, image.topic_names, self._topics.version + 1)
@@ -239,7 +239,7 @@ class GroupCoordinator:
     async def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, may_describe: May | None
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat. `may_describe` tells which topics a regular expression may match; None: any."""
+        """ConsumerGroupHeartbeat. A regular expression matches only topics that `may_describe` accepts; None: all."""
         from felice.coordinator.group.consumer.answers import error_response
         from felice.coordinator.group.consumer.checks import check_request
 

@@ -1,4 +1,4 @@
-"""The kinds of groups: what a shard asks of a group without knowing its protocol.
+"""The kinds of groups: the interface by which a shard calls a group of any protocol.
 
 Each protocol has a module `kind` with one object that implements `Kind` for its class of groups.
 """
@@ -21,18 +21,18 @@ from felice.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 G_contra = TypeVar("G_contra", contravariant=True)
 
 CommitCheck: TypeAlias = ErrorCode | Callable[[UUID, int], ErrorCode]
-"""One answer for a whole request, or one for each partition (KIP-1251)."""
+"""One result for the whole request, or a function with a result for each partition (KIP-1251)."""
 
 
 class Kind(Protocol[G_contra]):
     """The rules of one kind of groups."""
 
     def on_loaded(self, group: G_contra, turn: Turn) -> None:
-        """The log was read: sessions start again."""
+        """Restarts the sessions after the log was loaded."""
         ...
 
     def on_unloaded(self, group: G_contra, error: ErrorCode) -> list[Sendable]:
-        """Another broker coordinates the group now: the answers of the requests that wait."""
+        """The replies to waiting requests, when another broker coordinates the group now."""
         ...
 
     def on_time(self, group: G_contra, turn: Turn) -> None:
@@ -40,7 +40,7 @@ class Kind(Protocol[G_contra]):
         ...
 
     def is_idle(self, group: G_contra) -> bool:
-        """Whether the group has no members, and nobody who is about to join."""
+        """Whether the group has no members, and no member is joining."""
         ...
 
     def describe(self, group: G_contra, version: int) -> DescribedGroup:
@@ -68,7 +68,7 @@ class Kind(Protocol[G_contra]):
         ...
 
     def check_fetch(self, group: G_contra, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a member with this epoch may read the group's offsets; without a member nothing is checked."""
+        """Whether a member with this epoch may read the group's offsets; NONE for a request without a member."""
         ...
 
     def on_commit(self, group: G_contra, member_id: str, turn: Turn) -> None:

@@ -73,7 +73,7 @@ class GroupCounts:
     """What the shards of a broker count, for metrics."""
 
     consumer_rebalances: int = 0
-    """How often a consumer group got another epoch, since it needs another assignment."""
+    """How often the epoch of a consumer group was raised, which requires a new target assignment."""
 
 
 AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
@@ -97,7 +97,7 @@ class GroupShard:
         topics: Callable[[], Topics] = lambda: NO_TOPICS,
         counts: GroupCounts | None = None,
     ) -> None:
-        """`topics` returns the topics of the cluster as they are now: the input of each event."""
+        """`topics` returns the current topics of the cluster; each event reads them once."""
         self.settings = settings
         self._counts = counts or GroupCounts()
         self._topics = topics
@@ -106,7 +106,7 @@ class GroupShard:
         self._alarms = Alarms()
         self._loaded = False
         self._next_expiry_ms = NEVER_MS
-        # Groups that the current event makes: they count once their first record is replayed.
+        # Groups that the current event makes. Each is added to `groups` when its first record is replayed.
         self._made: dict[str, AnyGroup] = {}
 
     def turn(self, now: Instant) -> Turn:
@@ -257,7 +257,7 @@ class GroupShard:
         caller: Caller[JoinGroupResponse],
         turn: Turn,
     ) -> None:
-        """Writes a new group at once, still empty, so that a restart knows of it; in the place of an empty one."""
+        """Writes a new, empty group at once, so that it survives a restart. It may replace an empty consumer group."""
         group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now.wall_ms, alarms=self._alarms)
         record = group.record()
         join(group, request, caller, turn)
@@ -275,7 +275,8 @@ class GroupShard:
     ) -> Outcome[Record]:
         """A member of the classic protocol joins a consumer group, or makes it a classic group again.
 
-        The latter happens when a static member comes back with the classic protocol and was the last one of the new.
+        The group becomes classic if the last member of the consumer protocol is static, and rejoins with the classic
+        protocol.
         """
         from felice.coordinator.group.consumer import events
 
@@ -369,14 +370,14 @@ class GroupShard:
         return self._done(turn)
 
     def _done(self, turn: Turn) -> Outcome[Record]:
-        """The outcome of an event. A classic group that it makes must not leave requests waiting if it is refused."""
+        """The outcome of an event. If a new classic group's record is refused, its waiting requests are answered."""
         for made in turn.made.values():
             if isinstance(made, ClassicGroup):
                 turn.outcome.after_write.append(GroupCreated(self, made))
         return turn.outcome
 
     def _consumer_group(self, request: ConsumerGroupHeartbeatRequest, turn: Turn) -> ConsumerGroup:
-        """The group, or a new one for a member that joins: in the place of a classic group if that can be converted."""
+        """The group, or a new group for a member that joins. It replaces a classic group that can be converted."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -442,7 +443,7 @@ class GroupShard:
         return ErrorCode.NONE, turn.outcome.records
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a member of this epoch may read the group's offsets; -1 and None are nobody in particular."""
+        """Whether a member with this epoch may read the group's offsets. None and -1: the request names no member."""
         group = self.groups.get(group_id)
         return ErrorCode.NONE if group is None else kind_of(group).check_fetch(group, member_id, epoch)
 
@@ -541,7 +542,7 @@ class GroupShard:
             group.state = GroupState.DEAD
 
     def _remove(self, group_id: str, kind: type[AnyGroup]) -> Undo:
-        """The tombstone of a group of this kind; of another kind it is older than the group."""
+        """Replays the tombstone of a group of this kind. A group of another kind is newer, and stays."""
         group = self.groups.get(group_id)
         if not isinstance(group, kind):
             return undo_nothing
@@ -556,7 +557,7 @@ class GroupShard:
 
 
 def _allowed(commits: list[Commit], check: CommitCheck) -> list[Commit]:
-    """The commits that the check allows; the rows of the others get its errors."""
+    """The commits that the check allows. The rows of refused commits get their errors."""
     if isinstance(check, ErrorCode):
         return commits
     allowed = []

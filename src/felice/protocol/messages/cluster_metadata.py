@@ -172,7 +172,7 @@ class FeatureLevelRecord:
 
 @struct
 class EntityData:
-    """A part of the client that a quota is for; the default has no name."""
+    """The entity of a quota: a user, client id or IP. The default entity has no name."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")

@@ -34,7 +34,7 @@ class ConsumerGroupMetadataKey:
 
 @record_value(record_type=3, versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """A group in one epoch. The hash is that of the topics that it subscribes to; 0 without topics."""
+    """The group epoch, and the metadata hash of the subscribed topics; 0 without topics."""
 
     epoch: int = int32()
     metadata_hash: int = int64(tag=0)

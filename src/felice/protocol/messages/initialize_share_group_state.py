@@ -9,7 +9,7 @@ from felice.protocol.schema import array, int16, int32, int64, request, response
 
 @struct
 class PartitionData:
-    """A start offset of -1 leaves it to the partition's leader."""
+    """With a start offset of -1 the partition's leader chooses the start offset."""
 
     partition: int = int32()
     state_epoch: int = int32()

@@ -48,7 +48,7 @@ class ShareGroupMetadataKey:
 
 @record_value(record_type=11, versions="0", flexible="0+")
 class ShareGroupMetadataValue:
-    """A group in one epoch. The hash is that of the topics that it subscribes to; 0 without topics."""
+    """The group epoch, and the metadata hash of the subscribed topics; 0 without topics."""
 
     epoch: int = int32()
     metadata_hash: int = int64()
@@ -128,7 +128,7 @@ class TopicInfo:
 
 @record_value(record_type=15, versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """The partitions whose state is being made or is there, and the topics whose state is being deleted."""
+    """The partitions whose share state is initializing or initialized, and the topics whose share state is deleting."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)

@@ -43,7 +43,7 @@ class StateBatch:
 
 @record_value(record_type=0, versions="0", flexible="0+")
 class ShareSnapshotValue:
-    """`delivery_complete_count` counts the offsets from the start offset on that are done; -1 if that is unknown."""
+    """`delivery_complete_count` counts the acknowledged or archived offsets from the start offset on; -1 if unknown."""
 
     snapshot_epoch: int = int32()
     state_epoch: int = int32()
@@ -66,7 +66,7 @@ class ShareUpdateKey:
 
 @record_value(record_type=1, versions="0", flexible="0+")
 class ShareUpdateValue:
-    """The batches that changed; a start offset of -1 leaves the old one."""
+    """The batches that changed. With a start offset of -1 the start offset stays."""
 
     snapshot_epoch: int = int32()
     leader_epoch: int = int32()

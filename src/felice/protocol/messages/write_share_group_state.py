@@ -14,7 +14,7 @@ from felice.protocol.schema import array, int32, int64, request, response, strin
 
 @struct
 class PartitionData:
-    """The batches that changed; a start offset of -1 leaves the old one."""
+    """The batches that changed. With a start offset of -1 the start offset stays."""
 
     partition: int = int32()
     state_epoch: int = int32()

@@ -144,7 +144,7 @@ def _own(option: Option, overrides: Mapping[str, str], source: ConfigSource) -> 
 def _entry_over_broker(
     option: Option, overrides: Mapping[str, str], source: ConfigSource, broker: BrokerLayers
 ) -> ConfigEntry:
-    """The entry of an option that has its value from broker options if the resource has none of its own."""
+    """The entry of an option whose value comes from broker options if the resource does not set it."""
     found = _own(option, overrides, source)
     of_broker = [value for synonym, _ in option.synonyms for value in broker.values_of(synonym)]
     found += of_broker

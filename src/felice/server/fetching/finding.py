@@ -73,7 +73,7 @@ class PartitionFinder:
     __slots__ = ("_access", "_may_read", "_partitions", "metadata")
 
     def __init__(self, partitions: Partitions, metadata: Metadata, access: Access | None) -> None:
-        """`access` is None if the client may read all topics. It is one object for the request: it bounds the log."""
+        """`access` is None if the client may read all topics. A request has one `access`, to limit its log lines."""
         self.metadata = metadata
         self._partitions = partitions
         self._access = access
@@ -83,7 +83,7 @@ class PartitionFinder:
     def find(self, asked: Named) -> Partition:
         """The partition. Raises the `ApiError` that tells the client why it is not here."""
         topic = asked.topic
-        # `name_of` would be a call more for each partition.
+        # Not `name_of`, to save a call for each partition.
         name = topic if isinstance(topic, str) else self.metadata.image.topic_names.get(topic, "")
         if self._access is not None and not self._allows(self._access, topic, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

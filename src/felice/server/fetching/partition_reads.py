@@ -1,4 +1,4 @@
-"""Reads the partitions of one request, and reads those that change again until there is enough for an answer.
+"""Reads the partitions of one request, then reads changed partitions again until the response has enough bytes.
 
 Keeps true: the rows together have at most `max_bytes` of records, but the first partition with records returns at
             least one whole batch, however small the limits are (KIP-74).

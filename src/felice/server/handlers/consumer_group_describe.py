@@ -30,7 +30,7 @@ guard = items_need(
 async def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Describes one group after the other, with pauses for other clients if there are many."""
+    """Describes the groups one after the other. If there are many, pauses between them for other clients."""
     groups = await each(
         dict.fromkeys(request.group_ids),
         lambda group_id: _describe(group_id, request, context),

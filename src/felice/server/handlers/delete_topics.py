@@ -37,7 +37,7 @@ TopicRef: TypeAlias = str | UUID
 
 
 def _to_delete(item: DeleteTopicState | str, context: RequestContext) -> str | None:
-    """The topic of an item. None if the handler refuses the item whatever the client's permissions are."""
+    """The topic of an item. None if the handler refuses the item even with all permissions."""
     if isinstance(item, str):
         return _existing_or_hidden(item, context)
     if item.name is None:

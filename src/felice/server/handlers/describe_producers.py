@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _valid_name(topic: TopicRequest, context: RequestContext) -> str | None:
-    """None for an invalid name: the handler refuses it whatever the client's permissions are."""
+    """None for an invalid name, which the handler refuses even with all permissions."""
     return None if topic_names.fault_of(topic.name) is not None else topic.name
 
 

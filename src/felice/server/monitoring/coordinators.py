@@ -28,7 +28,7 @@ _STATES = {
     GroupState.PREPARING_REBALANCE: "NumGroupsPreparingRebalance",
     GroupState.COMPLETING_REBALANCE: "NumGroupsCompletingRebalance",
 }
-# A step is a group, or that many of its members.
+# A step is a group, or `_MEMBERS_A_STEP` of its members.
 _STEPS_BETWEEN_PAUSES = 20
 _MEMBERS_A_STEP = 50
 

@@ -41,7 +41,7 @@ class NamedResources:
     """Raises `ApiError` for a configuration that the resource must not have."""
 
     def entries(self, name: str, context: RequestContext) -> list[ConfigEntry]:
-        """Every configuration of a resource, which need not exist."""
+        """Every configuration of a resource. The resource need not exist."""
         services = context.services
         return self.show(self.configs(services.image).get(name, {}), services.config_layers)
 

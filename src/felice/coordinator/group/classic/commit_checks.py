@@ -1,8 +1,8 @@
 """Which offset commits a group of the classic protocol allows.
 
-Keeps true:  G1: with a generation, only a member of the current one commits. Without a generation, only while the
-             group has no members: such commits come from an administrator, or from a consumer that assigns its
-             partitions itself.
+Keeps true:  G1: a commit with a generation is accepted only from a member, in the current generation. A commit without
+             a generation is accepted only while the group has no members: it comes from an administrator, or from a
+             consumer that assigns its partitions itself.
 """
 
 from __future__ import annotations

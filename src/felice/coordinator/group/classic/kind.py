@@ -28,11 +28,11 @@ class ClassicKind:
         return rebalance.on_unloaded(group, error)
 
     def on_time(self, group: ClassicGroup, turn: Turn) -> None:
-        """Ends sessions, join and sync phases that are due."""
+        """Ends the sessions, join phases and sync phases whose time limit has passed."""
         rebalance.on_time(group, turn)
 
     def is_idle(self, group: ClassicGroup) -> bool:
-        """Whether the group is Empty, and no member id was given out."""
+        """Whether the group is Empty, and no member id waits for its JoinGroup."""
         return group.state is GroupState.EMPTY and not group.pending_joins
 
     def describe(self, group: ClassicGroup, version: int) -> DescribedGroup:
@@ -60,7 +60,7 @@ class ClassicKind:
         return commit_checks.check_transactional_commit(group, request)
 
     def check_fetch(self, group: ClassicGroup, member_id: str | None, epoch: int) -> ErrorCode:
-        """Anyone may read: member id and epoch belong to KIP-848."""
+        """NONE: the member id and epoch of an OffsetFetch have a meaning only in consumer groups (KIP-848)."""
         return ErrorCode.NONE
 
     def on_commit(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
@@ -68,7 +68,7 @@ class ClassicKind:
         rebalance.prolong_session(group, member_id, turn)
 
     def check_offset_delete(self, group: ClassicGroup) -> ErrorCode:
-        """Groups of another protocol type than consumers do not tell what they read."""
+        """NONE if the group is Empty, or its members are consumers, whose subscriptions the broker can read."""
         return listing.check_offset_delete(group)
 
     def is_in_use(self, group: ClassicGroup, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""The answers of consumer groups that have only an error."""
+"""Responses of consumer groups that contain only an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from felice.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 
 
 def error_response(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
-    """A response that has only an error: for records that are too large, as for classic groups, an unknown one."""
+    """A response that contains only an error. As in classic groups, too large records give UNKNOWN_SERVER_ERROR."""
     code = storing_error(error)
     if message is None:
         message = error.message

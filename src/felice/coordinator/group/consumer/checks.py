@@ -61,14 +61,14 @@ def _invalid(message: str) -> ApiError:
 
 
 def check_room(group: ConsumerGroup, instance_id: str | None, max_size: int) -> None:
-    """Raises GROUP_MAX_SIZE_REACHED for a new member; a static member that returns takes the place that it has."""
+    """Raises GROUP_MAX_SIZE_REACHED for a new member if the group is full, except for a static member that returns."""
     if len(group.members) >= max_size and (instance_id is None or instance_id not in group.static_members):
         message = f"The consumer group has reached its maximum capacity of {max_size} members."
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
 def check_instance(group: ConsumerGroup, instance_id: str | None, member_id: str) -> None:
-    """Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID for a static member whose instance is not this member."""
+    """Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if the instance id does not belong to this member."""
     if instance_id is None:
         return
     holder = group.static_members.get(instance_id)
@@ -87,12 +87,12 @@ def check_member(group: ConsumerGroup, member_id: str) -> None:
 
 
 def has_released(group: ConsumerGroup, holder: str) -> bool:
-    """Whether a static member may be replaced: it has left, or uses the classic protocol, in which it cannot say so."""
+    """Whether a static member may be replaced: it left with epoch -2, or uses the classic protocol, which has no -2."""
     return group.members[holder].classic is not None or group.current(holder).epoch == STATIC_LEAVE_EPOCH
 
 
 def check_epoch(current: Current, epoch: int, owned: Partitions | None) -> None:
-    """Raises FENCED_MEMBER_EPOCH, unless the epoch is the member's, or the previous one in a repeated request."""
+    """Raises FENCED_MEMBER_EPOCH, unless `epoch` is the current epoch, or a repeated request has the previous epoch."""
     if epoch in (JOIN_EPOCH, current.epoch):
         return
     if epoch > current.epoch:

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
-The broker assigns their partitions, too. So no request waits for other members: a member joins, and gets its epoch as
-the generation; it fetches its assignment with SyncGroup; and a heartbeat tells it to rejoin when it must give up
-partitions, or when there is more for it.
+The broker assigns their partitions, too, so no request waits for other members. The response to JoinGroup has the
+member's epoch as the generation, and the response to SyncGroup has the assignment. Heartbeat returns
+REBALANCE_IN_PROGRESS when the member must give up partitions, or can get more partitions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def join(
     caller: Caller[JoinGroupResponse],
     turn: Turn,
 ) -> None:
-    """Answers at once. Raises `ApiError`; the session timeout has been checked."""
+    """Answers at once. The caller has checked the session timeout. Raises `ApiError`."""
     instance_id = request.group_instance_id
     if request.member_id not in group.members:
         check_room(group, instance_id, turn.settings.consumer_max_size)
@@ -78,7 +78,9 @@ def join(
     owned = _owned(brought, step, turn.topics)
     reconcile_member(group, owned, step, target_epoch, target, turn)
     set_deadlines(group, step, before, request.session_timeout_ms, turn)
-    group.revocations.pop(step.member_id, None)  # the limits below are those of a classic member
+    group.revocations.pop(
+        step.member_id, None
+    )  # a classic member has the time limit of the next line instead
     group.start_waiting(step.member_id, turn.now.steady_ms + rebalance_timeout_ms(request))
     turn.outcome.records += step.records
     response = JoinGroupResponse(
@@ -166,7 +168,7 @@ def by_id(assigned: list[AssignedTopic], topics: Topics) -> dict[UUID, frozenset
 
 
 def _owned(brought: ConsumerProtocolSubscription, step: Step, topics: Topics) -> Partitions:
-    """The partitions that the member reports; those of another generation do not count."""
+    """The partitions that the member reports; none if it reports the partitions of another generation."""
     if brought.generation_id not in (_NO_GENERATION, step.current.epoch):
         return {}
     return by_id(brought.owned_partitions, topics)
@@ -221,7 +223,7 @@ def encode_assignment(partitions: Partitions, topics: Topics, classic: ClassicPr
 
 
 def _version_of(metadata: bytes) -> int:
-    """The version of a subscription; 0, which everyone reads, if the metadata are none."""
+    """The version of a subscription; 0, which all clients can read, if `metadata` is not a subscription."""
     try:
         return max(0, min(data_version(metadata), _NEWEST_VERSION))
     except MalformedMessage:
@@ -253,7 +255,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, turn: Turn) -> Er
 
 
 def _is_more_free(group: ConsumerGroup, member_id: str) -> bool:
-    """Whether a partition of the member's target became free that it does not have."""
+    """Whether the member can get a partition: a partition of its target that no member holds."""
     return any(
         (topic_id, partition) not in group.holders
         for topic_id, partitions in group.target(member_id).items()
@@ -270,7 +272,7 @@ def _ask_to_rejoin(group: ConsumerGroup, member_id: str, turn: Turn) -> None:
 
 
 def leave(group: ConsumerGroup, leavers: list[MemberIdentity], turn: Turn) -> LeaveGroupResponse:
-    """Removes those that are members of the classic protocol; each has its own error."""
+    """Removes the members that use the classic protocol. The response has an error for each of the others."""
     rows: list[MemberResponse] = []
     leaving: dict[str, None] = {}
     for leaver in leavers:

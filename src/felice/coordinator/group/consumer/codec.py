@@ -1,6 +1,6 @@
 """The records of consumer groups in Kafka's format, both ways.
 
-Keeps true:  Kafka and its tools can read every record written here, and the reverse.
+Keeps true:  Kafka and its tools can read every record that Felice writes, and Felice reads the records of Kafka.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def encode_consumer(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_consumer(record_type: int, key: bytes, value: bytes | None) -> ConsumerRecord | None:
-    """The record; None for a value of type 4, which has no use any more. The type is one of `values.CONSUMER_TYPES`.
+    """The record; None for a value of type 4, which Kafka no longer uses. The type is one of `values.CONSUMER_TYPES`.
 
     Raises `MalformedMessage`.
     """
@@ -201,7 +201,7 @@ def _member(data: bytes) -> Subscription:
         expression=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
-        # A classic member without protocols is how a record without this field reads: not a classic member.
+        # A record without this field is decoded as a classic member without protocols. It is not a classic member.
         classic=ClassicProtocols(
             classic.session_timeout_ms,
             tuple((protocol.name, bytes(protocol.metadata)) for protocol in classic.supported_protocols),
@@ -238,7 +238,7 @@ def _current(data: bytes) -> Current:
 
 
 def _assigned(rows: Iterable[CurrentTopicPartitions], epoch: int) -> Assigned:
-    """Brokers before 4.3 wrote no epochs: then the member's epoch is the earliest that is known to be safe."""
+    """Brokers before 4.3 wrote no assignment epochs: for their records the member's epoch is used, which is safe."""
     found = {}
     for row in rows:
         epochs = row.assignment_epochs or [epoch] * len(row.partitions)

@@ -1,8 +1,8 @@
 """Which offset commits and reads a consumer group allows (KIP-848, KIP-1251).
 
-Keeps true:  G1: with an epoch, only a member commits; with its current epoch for any partition, with an older one only
-             for partitions that it has had since that epoch or before. Without an epoch only while the group has no
-             members.
+Keeps true:  G1: a commit with an epoch is accepted only from a member. With its current epoch, a member may commit for
+             any partition; with an older epoch, only for partitions that it has had since that epoch. A commit without
+             an epoch is accepted only while the group has no members.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EPOCHS_SINCE = 9  # of OffsetCommit
 
 
 def check_commit(group: ConsumerGroup, request: OffsetCommitRequest, version: int) -> CommitCheck:
-    """The answer for an OffsetCommit; STALE_MEMBER_EPOCH asks the member to repeat it with its current epoch."""
+    """The check of an OffsetCommit. After STALE_MEMBER_EPOCH a member repeats the request with its current epoch."""
     epoch, member_id = request.generation_id_or_member_epoch, request.member_id
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -27,7 +27,10 @@ def check_commit(group: ConsumerGroup, request: OffsetCommitRequest, version: in
 
 
 def check_transactional_commit(group: ConsumerGroup, request: TxnOffsetCommitRequest) -> CommitCheck:
-    """The same in a transaction: a producer that names no member is not checked, and is told ILLEGAL_GENERATION."""
+    """The check of a TxnOffsetCommit. A wrong epoch gets ILLEGAL_GENERATION.
+
+    A request without member id and epoch is accepted, as in Kafka.
+    """
     epoch, member_id = request.generation_id, request.member_id
     if epoch < 0 and (not group.members or not member_id):
         return ErrorCode.NONE
@@ -37,7 +40,7 @@ def check_transactional_commit(group: ConsumerGroup, request: TxnOffsetCommitReq
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """OffsetFetch from version 9 on: the member's epoch must be the current one."""
+    """The check of an OffsetFetch from version 9 on: if the request has a member id, its epoch must be current."""
     if member_id is None and epoch < 0:
         return ErrorCode.NONE
     member = None if member_id is None else group.members.get(member_id)

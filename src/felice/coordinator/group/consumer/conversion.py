@@ -1,8 +1,8 @@
 """Online migration: a classic group becomes a consumer group, and a consumer group becomes a classic one (KIP-848).
 
-Keeps true:  a conversion moves no partition: each member keeps what it had.
-             The records of both groups are written with those of the event that caused it.
-`group.consumer.migration.policy` decides which of the two directions may happen.
+Keeps true:  a conversion moves no partition: each member keeps its partitions.
+             The records of both groups are written together with the records of the event that causes the conversion.
+`group.consumer.migration.policy` decides which conversions are allowed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from felice.protocol.messages.sync_group import SyncGroupResponse
 
 
 def upgraded(group: ClassicGroup, turn: Turn) -> tuple[ConsumerGroup, list[ConsumerRecord]] | None:
-    """The consumer group in the place of a classic group, and its records; None if the group cannot be converted.
+    """The consumer group that replaces a classic group, and its records; None if the group cannot be converted.
 
     The classic group stays as it is: `Upgraded` ends it when the records are committed.
     """
@@ -75,11 +75,11 @@ class Upgraded:
     group: ClassicGroup
 
     def on_committed(self, now: Instant) -> Outcome[Record]:
-        """The requests that wait in the classic group are answered: their members join the new group."""
+        """Answers the requests that wait in the classic group; their members then join the consumer group."""
         return self._answer(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def on_failed(self, error: ErrorCode, now: Instant) -> Outcome[Record]:
-        """If the classic group has its place again, its requests go on waiting."""
+        """If the classic group was restored, its requests continue to wait."""
         return self._answer(error) if self.group.state is GroupState.DEAD else Outcome()
 
     def _answer(self, error: ErrorCode) -> Outcome[Record]:
@@ -110,7 +110,7 @@ def _upgrade_records(group: ClassicGroup, topics: Topics) -> list[ConsumerRecord
         partitions = by_id(assigned, topics)
         pairs = {(topic_id, partition) for topic_id, has in partitions.items() for partition in has}
         if not taken.isdisjoint(pairs):
-            return None  # the leader gave a partition to two members: here it has one owner (G6)
+            return None  # The leader gave a partition to two members. A consumer group cannot have that (G6).
         taken |= pairs
         value = Subscription(
             instance_id=member.instance_id,
@@ -158,9 +158,9 @@ def _fits_classic_group(group: ConsumerGroup, leaving: Collection[str], turn: Tu
 def downgraded(
     group: ConsumerGroup, leaving: Collection[str], protocols: Mapping[str, ClassicProtocols], turn: Turn
 ) -> ClassicGroup:
-    """The classic group of the members that stay, Stable in the generation of the group's epoch.
+    """The classic group with the members that stay. It is Stable, and its generation is the consumer group's epoch.
 
-    `protocols` are those of members that used the new protocol, and are about to be replaced by classic members.
+    `protocols` has the classic protocols of members that rejoin with the classic protocol, by member id.
     """
     made = ClassicGroup(group.group_id, state_timestamp_ms=turn.now.wall_ms, alarms=group.alarms)
     made.generation = group.epoch.epoch

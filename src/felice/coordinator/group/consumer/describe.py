@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (KIP-848): the members of a consumer group with their partitions, now and as they shall be."""
+"""ConsumerGroupDescribe (KIP-848): the members of a consumer group, with current and target assignments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from felice.protocol.messages.consumer_group_describe import (
 def describe_consumer(
     group_id: str, group: ConsumerGroup | None, topics: Topics, assignors: tuple[str, ...]
 ) -> DescribedGroup:
-    """None is a group that does not exist, or that is of another kind."""
+    """`group` is None if the group does not exist, or is not a consumer group."""
     if group is None:
         return describe_missing(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     return DescribedGroup(

@@ -1,6 +1,6 @@
-"""The events of consumer groups, behind one import: a shard imports this module with the first event of such a group.
+"""The events of consumer groups. A shard imports this module at the first event of a consumer group.
 
-Most starts of a broker need none of it, and each module costs a third of a millisecond.
+Most brokers do not need it when they start, and the import of each of its modules takes a third of a millisecond.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Regular expressions of subscriptions: RE2 syntax, matched against the whole name of each topic.
 
-Keeps true:  a client's expression takes time in proportion to the names, and bounded memory: RE2 has no back-references
-             and no look-around. Python's `re` never sees it.
+Keeps true:  a client's expression takes time in proportion to the length of the names, and bounded memory, because RE2
+             has no back-references and no look-around. Python's `re` never compiles a client's expression.
              The names are matched in a thread (`ResolveExpressions`), once for all expressions of a group.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 from felice.protocol.errors import ApiError, ErrorCode
 
 MAX_MEMORY_BYTES = 1 << 18
-"""For the program of one expression and its cache of states."""
+"""The limit for RE2's program of one expression, with its cache of states."""
 MAX_LENGTH = 512
-"""RE2 compiles in the event loop: some 15 milliseconds for the worst expression of this length."""
+"""RE2 compiles in the event loop. The worst expression of this length takes about 15 milliseconds."""
 
 May = Callable[[str], bool]
 
@@ -29,7 +29,7 @@ def check_expression(expression: str) -> None:
 
 
 def fault_of(expression: str) -> str | None:
-    """Why an expression must not be used: RE2 refuses it, it is too long, or needs too much memory. None if it may."""
+    """The reason to refuse an expression: syntax, length, or memory. None if the expression may be used."""
     import re2
 
     if len(expression) > MAX_LENGTH:
@@ -44,7 +44,7 @@ def fault_of(expression: str) -> str | None:
 def matched_names(
     expressions: Iterable[str], names: Collection[str], may_describe: May | None
 ) -> dict[str, frozenset[str]]:
-    """The names that each expression matches as a whole. `may_describe` leaves names out; None leaves out none."""
+    """The names that each expression matches as a whole. Names that `may_describe` refuses are left out."""
     import re2
 
     found = {}

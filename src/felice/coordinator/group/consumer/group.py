@@ -1,10 +1,10 @@
 """A consumer group (KIP-848): a function of its records, and the deadlines of its members.
 
-Keeps true:  only `replay` changes the durable state, and what it returns undoes the record. An event reads the group,
-             and passes along what it decides (`heartbeat`, `target`).
-             G6: `holders` has each partition that a member has or must still give up, under one member.
+Keeps true:  only `replay` changes the durable state. It returns a function that undoes the change. An event reads the
+             group, and keeps its decisions in a `steps.Step`.
+             G6: `holders` has one member for each partition that a member has or must still give up.
              Each instance id belongs to at most one member.
-Deadlines are in memory only: they start again when the log is loaded. One of a member that is gone does nothing.
+Deadlines are in memory only: they start again when the log is loaded. The deadline of a removed member has no effect.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from felice.dataclass import dataclass
 V = TypeVar("V")
 
 FIRST_EPOCH = 1
-"""The epoch of a group without members, and of its empty target: the first computed target has the next one."""
+"""The epoch of a new group, and of its empty target. The first computed target has the next epoch."""
 JOIN_EPOCH = 0
 """The epoch of a heartbeat that joins."""
 LEAVE_EPOCH = -1
@@ -58,15 +58,15 @@ class GroupState(Enum):
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """There is no target of the group's epoch yet."""
+    """The target assignment of the group's epoch is not computed yet."""
     RECONCILING = "Reconciling"
-    """Some member is not at its target yet."""
+    """The current assignment of a member differs from its target assignment."""
     STABLE = "Stable"
 
 
 @dataclass(slots=True)
 class Revocation:
-    """A member that was asked to give up partitions: the epoch that it had then, and the steady time limit."""
+    """The time limit (steady) of a member that must give up partitions, and its epoch when it was asked to."""
 
     epoch: int
     deadline_ms: int
@@ -74,7 +74,7 @@ class Revocation:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The fields below the comment are not in the log."""
+    """One consumer group. The fields below "Not in the log" are in memory only."""
 
     group_id: str
     epoch: Epoch = field(default_factory=lambda: Epoch(FIRST_EPOCH))
@@ -100,13 +100,13 @@ class ConsumerGroup:
     seen_topics: int = -1
     is_assigning: bool = False
     is_resolving: bool = False
-    # The steady time before which no computation begins again after one has failed.
+    # After a failed computation: the steady time before which no computation begins.
     retry_at_ms: int = 0
     # The steady time at which expressions were resolved last.
     resolved_ms: int | None = None
     # The version of the topics with which expressions were matched last.
     resolved_version: int = -1
-    # Whether the shard has this group: the result of a computation may come after its end.
+    # Whether the shard has this group. The result of a computation may come after the group was removed.
     is_live: bool = False
 
     # The log
@@ -193,15 +193,15 @@ class ConsumerGroup:
         return GroupState.STABLE
 
     def current(self, member_id: str) -> Current:
-        """The partitions of a member; a new member has none, and epoch 0."""
+        """The current assignment of a member; for a new member no partitions, and epoch 0."""
         return self.currents.get(member_id) or Current()
 
     def target(self, member_id: str) -> Partitions:
-        """The partitions that a member shall have."""
+        """The target assignment of a member."""
         return self.targets.get(member_id, NOTHING)
 
     def topics_of(self, subscription: Subscription) -> frozenset[str]:
-        """The names to which a member subscribes: by name, and by its regular expression as it was resolved last."""
+        """The topics to which a member subscribes: by name, and by the last result of its regular expression."""
         resolved = self.expressions.get(subscription.expression) if subscription.expression else None
         if resolved is None:
             return subscription.topics
@@ -211,7 +211,7 @@ class ConsumerGroup:
     def subscribed_topics(
         self, before: Subscription | None = None, after: Subscription | None = None
     ) -> set[str]:
-        """The names to which the members subscribe, once the subscription `after` has taken the place of `before`."""
+        """The topics to which the members subscribe when the subscription `after` replaces `before`."""
         names, users = self.names, self.expression_users
         if before != after:
             names, users = names.copy(), users.copy()
@@ -228,7 +228,7 @@ class ConsumerGroup:
         return topics
 
     def changes_topics(self, before: Subscription | None, after: Subscription) -> bool:
-        """Whether the names to which the members subscribe change when `after` takes the place of `before`."""
+        """Whether the topics to which the members subscribe may change when `after` replaces `before`."""
         if after.expression and after.expression not in self.expression_users:
             return True
         if not after.topics <= self.names.keys():
@@ -251,35 +251,35 @@ class ConsumerGroup:
     # Offsets, as `offsets.commits.Group`
 
     def may_read(self, topic: str) -> bool:
-        """Whether the offsets of the topic are kept."""
+        """Whether a member reads the topic, so that its offsets do not expire."""
         return self.is_subscribed_to(topic)
 
     @property
     def empty_since_ms(self) -> int | None:
-        """Offsets of a consumer group expire by the time of their commits alone."""
+        """None: offsets of a consumer group expire by their commit time, not by the time since the group is empty."""
         return None
 
     # Deadlines
 
     def wake_at(self, deadline_ms: int) -> None:
-        """Makes sure that `on_time` runs for this group at `deadline_ms` at the latest."""
+        """Ensures that `on_time` runs for this group at `deadline_ms` or earlier."""
         if deadline_ms < self.wake_at_ms:
             self.wake_at_ms = deadline_ms
             self.alarms.set(self.group_id, deadline_ms)
 
     def start_session(self, member_id: str, deadline_ms: int) -> None:
-        """Starts the member's session again; it ends at `deadline_ms` if the member is not heard of."""
+        """Restarts the member's session, which ends at `deadline_ms` if no heartbeat comes."""
         self.sessions[member_id] = deadline_ms
         self.wake_at(deadline_ms)
 
     def start_waiting(self, member_id: str, deadline_ms: int, *, is_new: bool = True) -> None:
-        """A member of the classic protocol must send a request by then. An earlier limit stays if not `is_new`."""
+        """Requires a request of a classic member before `deadline_ms`. Without `is_new`, an existing deadline stays."""
         if is_new or member_id not in self.awaited:
             self.awaited[member_id] = deadline_ms
             self.wake_at(deadline_ms)
 
     def stop_waiting(self, member_id: str) -> None:
-        """The request has come."""
+        """Removes the deadline of `start_waiting`, because the request has arrived."""
         self.awaited.pop(member_id, None)
 
 

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (KIP-848): a member joins, stays, changes its subscription, or leaves.
 
-Keeps true:  G7: a member's epoch is checked before anything changes, and an answer shows only what is in the log.
-             A heartbeat without news writes nothing, and looks at no other member.
+Keeps true:  G7: a member's epoch is checked before anything changes, and a response shows only state in the log.
+             A heartbeat that changes nothing writes no record, and reads no other member.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Response: TypeAlias = ConsumerGroupHeartbeatResponse
 def heartbeat(
     group: ConsumerGroup, request: Request, caller: Caller[Response], may_describe: May | None, turn: Turn
 ) -> None:
-    """Handles a heartbeat of a group that exists, or that the caller has just made for it. Raises `ApiError`.
+    """Handles a heartbeat of an existing group, or of a group that this event creates. Raises `ApiError`.
 
     `checks.check_request` has accepted the request.
     """
@@ -89,7 +89,7 @@ def heartbeat(
 
 
 def _begin(group: ConsumerGroup, request: Request, caller: Caller[Response], turn: Turn) -> Step:
-    """Finds the member, or makes the one that joins, and checks epoch, instance and size of the group."""
+    """Finds or creates the member. Checks its epoch and instance id, and the size of the group."""
     member_id, instance_id = request.member_id or caller.new_member_id, request.instance_id
     joins = request.member_epoch == JOIN_EPOCH
     if joins and member_id not in group.members:
@@ -112,7 +112,7 @@ def _begin(group: ConsumerGroup, request: Request, caller: Caller[Response], tur
 
 
 def _subscription(request: Request, caller: Caller[Response], before: Subscription) -> Subscription:
-    """The member's subscription with what the request changes of it."""
+    """The member's subscription, with the fields that the request changes."""
     names, expression = request.subscribed_topic_names, request.subscribed_topic_regex
     if expression and expression != before.expression:
         check_expression(expression)
@@ -147,7 +147,7 @@ def owned_of(request: Request) -> Partitions | None:
 
 
 def _is_full(request: Request) -> bool:
-    """Whether the answer must have the assignment: the member joins, or tells everything because it lost an answer."""
+    """Whether the response needs the assignment: the member joins, or sends all fields after a lost response."""
     if request.member_epoch == JOIN_EPOCH:
         return True
     names_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None

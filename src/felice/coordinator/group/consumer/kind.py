@@ -42,7 +42,7 @@ class ConsumerKind:
         return []
 
     def on_time(self, group: ConsumerGroup, turn: Turn) -> None:
-        """Removes members that are late."""
+        """Removes members whose session or time limit has ended."""
         from felice.coordinator.group.consumer import removal
 
         removal.on_time(group, turn)
@@ -52,7 +52,7 @@ class ConsumerKind:
         return not group.members
 
     def describe(self, group: ConsumerGroup, version: int) -> DescribedGroup:
-        """For DescribeGroups there is no such group; ConsumerGroupDescribe is the API for it."""
+        """GROUP_ID_NOT_FOUND: DescribeGroups is for classic groups, ConsumerGroupDescribe for consumer groups."""
         described = DescribedGroup(group_id=group.group_id, group_state="Dead")
         if version >= _NOT_FOUND_SINCE:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -73,7 +73,7 @@ class ConsumerKind:
         return ErrorCode.NON_EMPTY_GROUP if group.members else ErrorCode.NONE
 
     def tombstones(self, group: ConsumerGroup) -> list[Record]:
-        """The records of the group and of all its members."""
+        """The tombstones of the group and of all its members."""
         from felice.coordinator.group.consumer.tombstones import tombstones
 
         return list(tombstones(group))
@@ -96,7 +96,7 @@ class ConsumerKind:
         """A commit does not count as a heartbeat."""
 
     def check_offset_delete(self, group: ConsumerGroup) -> ErrorCode:
-        """Each topic is checked on its own."""
+        """NONE: `is_in_use` checks each topic."""
         return ErrorCode.NONE
 
     def is_in_use(self, group: ConsumerGroup, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""Members that leave a consumer group, or are fenced: by their own request, or because a time limit has passed."""
+"""Removes members of a consumer group: members that leave, and members whose time limit has passed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from felice.protocol.messages.consumer_group_heartbeat import (
 )
 
 RETRY_MS = 5_000
-"""After this time the removal of a member is tried again, if it could not be written."""
+"""The pause before the removal of a member is repeated, if its records could not be written."""
 MAX_REMOVED_AT_ONCE = 200
 """Members that one event removes; the others follow in the next turn of the event loop."""
 
@@ -37,7 +37,7 @@ def leave(
     check_instance(group, request.instance_id, member_id)
     check_member(group, member_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
-        # Its session goes on: the member is removed if it does not return. What it had to give up is free.
+        # Its session continues, and its end removes the member. Partitions that it had to give up are free now.
         current = replace(group.current(member_id), epoch=STATIC_LEAVE_EPOCH, pending=NOTHING_ASSIGNED)
         turn.outcome.records.append(CurrentRecord(group.group_id, member_id, current))
         group.revocations.pop(member_id, None)
@@ -48,7 +48,7 @@ def leave(
 
 
 def remove(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> None:
-    """Removes members. If only members of the classic protocol are left, the group becomes a classic one."""
+    """Removes members. If only members of the classic protocol remain, the group becomes a classic group."""
     if not must_downgrade(group, leaving, turn):
         turn.outcome.records += removal_of(group, leaving)
         return
@@ -61,7 +61,7 @@ def remove(group: ConsumerGroup, leaving: Collection[str], turn: Turn) -> None:
 
 
 def on_time(group: ConsumerGroup, turn: Turn) -> None:
-    """Removes the members whose session has ended, or that are late with a request or with giving up partitions."""
+    """Removes the members whose session, deadline for a request, or deadline for giving up partitions has passed."""
     _forget_absent(group)
     now_ms = turn.now.steady_ms
     deadlines = [
@@ -88,7 +88,7 @@ def on_time(group: ConsumerGroup, turn: Turn) -> None:
 
 
 def _try_again(group: ConsumerGroup, member_id: str, deadline_ms: int) -> None:
-    """The removal may be refused; when it is committed, `_forget_absent` drops these deadlines."""
+    """Sets new deadlines, because the write may fail. If it succeeds, `_forget_absent` drops them."""
     for deadlines in (group.sessions, group.awaited):
         if deadlines.get(member_id, deadline_ms) < deadline_ms:
             deadlines[member_id] = deadline_ms
@@ -97,7 +97,7 @@ def _try_again(group: ConsumerGroup, member_id: str, deadline_ms: int) -> None:
 
 
 def _forget_absent(group: ConsumerGroup) -> None:
-    """Drops the deadlines of members that are gone, and of revocations that have ended with their epoch."""
+    """Drops the deadlines of removed members, and of revocations whose member has another epoch now."""
     for deadlines in (group.sessions, group.awaited):
         for member_id in [known for known in deadlines if known not in group.members]:
             del deadlines[member_id]

@@ -1,8 +1,8 @@
-"""When the regular expressions of a group are matched with the topics, and what follows from it.
+"""Matches the regular expressions of a group with the topics, and raises the group's epoch if the result changed.
 
-A run begins at a heartbeat: at once for an expression that was never resolved, and for all of the group after topics
-came or went, or after `group.consumer.regex.refresh.interval.ms`. Kafka waits up to 10 seconds between two runs; here
-that holds only for the repetition, so that a new member does not wait for what another one started.
+A heartbeat begins a run: at once for a new expression, and for all expressions of the group after topics were added or
+removed, or after `group.consumer.regex.refresh.interval.ms`. Kafka waits up to 10 seconds between two runs. Felice
+waits so only before it matches known expressions again: a new expression does not wait for an earlier run.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from felice.coordinator.shard import Instant, Outcome
 from felice.dataclass import dataclass
 
 MIN_REPETITION_MS = 10_000
-"""Between two runs that match the expressions of a group again."""
+"""The minimum time between two runs that match known expressions again."""
 MIN_PAUSE_MS = 1_000
-"""Between two runs of any kind: a client that changes its expression with each heartbeat must not use a processor."""
+"""The minimum time between any two runs, so that a client with a new expression in each heartbeat uses little CPU."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class ResolveExpressions:
         self.found = matched_names(self.expressions, self.names, self.may_describe)
 
     def on_done(self, now: Instant, fault: Exception | None) -> Outcome[Record]:
-        """Stores the topics of each expression that is still in use; other topics than before raise the epoch."""
+        """Stores the topics of each expression that is still in use. If they changed, raises the group's epoch."""
         group = self.group
         group.is_resolving = False
         group.resolved_ms = now.steady_ms
@@ -68,7 +68,7 @@ class ResolveExpressions:
             records.append(EpochRecord(group.group_id, raised))
             group.seen_topics = -1
         elif group.expression_users.keys() <= self.found.keys():
-            # Not with a change: its records may be refused, and then the next run must see the change.
+            # Only without a change: the records of a change may be refused, and the next run must then see the change.
             group.resolved_version = self.version
         return Outcome(records=records, after_write=[TryLater(group)] if records else [])
 
@@ -76,7 +76,7 @@ class ResolveExpressions:
 def resolution_for(
     group: ConsumerGroup, joining: str, may_describe: May | None, turn: Turn
 ) -> ResolveExpressions | None:
-    """The run that must begin now, or None. `joining` is the expression of the member that sent the heartbeat."""
+    """The run that must begin now, or None. `joining` is the expression of the member that sends the heartbeat."""
     users = {*group.expression_users, joining} if joining else group.expression_users
     if not users or group.is_resolving:
         return None

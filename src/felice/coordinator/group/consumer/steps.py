@@ -1,7 +1,7 @@
 """What one event of a consumer group does with one member: subscription, epoch, target, and the member's partitions.
 
-Keeps true:  an event reads the group and computes records; the group changes when they are replayed. What one step
-             decides and a later step of the same event needs is in `Step`: the event never reads its own records.
+Keeps true:  an event reads the group and computes records; the group changes when the records are replayed. `Step` has
+             the decisions of one event that its later functions need: the event never reads its own records.
 Order of the records: the member (5), the group's epoch (3), the target (7, 6), the member's partitions (8).
 """
 
@@ -56,7 +56,7 @@ class Step:
     records: list[ConsumerRecord] = field(default_factory=list)
     is_new: bool = False
     is_subscription_changed: bool = False
-    # The static member in whose place this member stands from now on, and its target.
+    # The static member that this member replaces, and the target of the replaced member.
     replaced: str | None = None
     inherited: Partitions = field(default_factory=lambda: NOTHING)
 
@@ -75,7 +75,7 @@ def known_member(group: ConsumerGroup, member_id: str) -> Step:
 
 
 def take_over(group: ConsumerGroup, member_id: str, holder: str) -> Step:
-    """A static member returns under another member id: it has everything that its instance had."""
+    """A static member returns with a new member id, and takes over the subscription and partitions of its instance."""
     old, current, target = group.members[holder], group.current(holder), group.target(holder)
     inherited = replace(current, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     new = replace(old, classic=None)
@@ -92,7 +92,7 @@ def take_over(group: ConsumerGroup, member_id: str, holder: str) -> Step:
 
 
 def subscribe(group: ConsumerGroup, after: Subscription, step: Step) -> None:
-    """Gives the member another subscription; a change of topics raises the group's epoch."""
+    """Replaces the member's subscription. If its topics change, raises the group's epoch."""
     before, step.subscription = step.subscription, after
     if step.is_new or after != before:
         step.records.append(MemberRecord(group.group_id, step.member_id, after))
@@ -106,7 +106,7 @@ def subscribe(group: ConsumerGroup, after: Subscription, step: Step) -> None:
 
 
 def follow_topics(group: ConsumerGroup, step: Step, turn: Turn) -> None:
-    """Raises the group's epoch if the topics to which it subscribes have changed; writes the epoch if it changed."""
+    """Raises the group's epoch if its subscribed topics changed in the cluster. Writes the epoch if it changed."""
     before = group.members.get(step.replaced or step.member_id)
     is_changed = step.is_subscription_changed and group.changes_topics(before, step.subscription)
     if is_changed or group.seen_topics != turn.topics.version:
@@ -115,7 +115,7 @@ def follow_topics(group: ConsumerGroup, step: Step, turn: Turn) -> None:
             raised = step.epoch.epoch + (step.epoch.epoch == group.epoch.epoch)
             step.epoch = Epoch(raised, found)
         elif not is_changed:
-            # Not with a change: its record may be refused, and then the next heartbeat must see the change.
+            # Only without a change: its record may be refused, and the next heartbeat must then see the change.
             group.seen_topics = turn.topics.version
     if step.epoch != group.epoch:
         step.records.append(EpochRecord(group.group_id, step.epoch))
@@ -130,11 +130,11 @@ def resolve(group: ConsumerGroup, step: Step, may_describe: May | None, turn: Tu
         turn.outcome.work.append(work)
 
 
-# The target, and the member's way to it
+# Target assignment and reconciliation
 
 
 def assign(group: ConsumerGroup, step: Step, turn: Turn) -> tuple[int, Partitions]:
-    """Runs the assignor if it is due. Returns the epoch of the target, and the member's part of it."""
+    """Runs the assignor if it is due. Returns the target epoch, and the member's target assignment."""
     known = step.inherited if step.replaced is not None else group.target(step.member_id)
     if not is_due(
         group, step.epoch.epoch, turn.settings.times_of(group.group_id).assignment_interval_ms, turn.now
@@ -168,7 +168,7 @@ def reconcile_member(
     target: Partitions,
     turn: Turn,
 ) -> None:
-    """Takes the member one step towards its target. `owned` are the partitions that it reports, None if it does not."""
+    """Reconciles the member by one step. `owned` are the partitions that it reports, None if it reports nothing."""
     is_done = step.current.state is MemberState.STABLE and step.current.epoch == target_epoch
     if is_done and not (step.is_new or step.is_subscription_changed):
         return  # nearly every heartbeat
@@ -192,7 +192,7 @@ def reconcile_member(
 def set_deadlines(
     group: ConsumerGroup, step: Step, before: Current, session_timeout_ms: int, turn: Turn
 ) -> None:
-    """Restarts the member's session, and its time for giving up partitions if there are new ones."""
+    """Restarts the member's session, and the time limit for revocations if the member must give up more partitions."""
     now_ms = turn.now.steady_ms
     group.start_session(step.member_id, now_ms + session_timeout_ms)
     if step.current.state is not MemberState.UNREVOKED_PARTITIONS:

@@ -1,4 +1,4 @@
-"""The target assignment of a consumer group: when the assignor runs, and what it sees.
+"""The target assignment of a consumer group: when the assignor runs, and with which input.
 
 Keeps true:  the assignor runs at most once in an assignment interval (KIP-1263), and only for a group epoch without a
              target.
@@ -27,14 +27,14 @@ from felice.dataclass import dataclass
 from felice.protocol.errors import ErrorCode
 
 RETRY_MS = 5_000
-"""How long a group waits after a computation that failed, or whose records were refused."""
+"""The pause of a group after a computation that failed, or whose records were refused."""
 MAX_INLINE_SIZE = 500
-"""Members and partitions that are assigned in the event loop, which takes some milliseconds."""
+"""The maximum of members plus partitions for an assignment in the event loop. It takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as the assignor's input: the names of its topics, and the partitions of its last target."""
+    """A member as input of the assignor: the names of its topics, and its last target assignment."""
 
     instance_id: str | None
     topics: frozenset[str]
@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The input of the assignor: values that never change."""
+    """The input of the assignor; immutable, because a thread may read it."""
 
     epoch: int
     assignor: str
@@ -70,7 +70,7 @@ def is_due(group: ConsumerGroup, epoch: int, interval_ms: int, now: Instant) -> 
     """Whether the assignor may run for this epoch of the group now."""
     if epoch <= group.target_epoch.epoch or group.is_assigning or now.steady_ms < group.retry_at_ms:
         return False
-    # The clock of the last coordinator may have been ahead.
+    # The difference is negative if the clock of the last coordinator was ahead.
     return not 0 <= now.wall_ms - group.target_epoch.assigned_at_ms < interval_ms
 
 
@@ -117,7 +117,7 @@ def preferred_assignor(members: Mapping[str, Subscription], assignors: tuple[str
 def target_records(
     group: ConsumerGroup, assignment: Assignment, computed: Mapping[str, Partitions], now: Instant
 ) -> list[ConsumerRecord]:
-    """The records of a computed target: those members whose partitions change, and the epoch."""
+    """The records of a computed target: one for each member whose partitions change, and one for the epoch."""
     records: list[ConsumerRecord] = []
     for member_id, partitions in computed.items():
         if partitions != group.targets.get(member_id):
@@ -146,7 +146,7 @@ class AssignGroup:
         self.computed = self.assignment.compute()
 
     def on_done(self, now: Instant, fault: Exception | None) -> Outcome[Record]:
-        """Writes the target, unless the group has one of a later epoch already."""
+        """Writes the target, unless the group already has a target of this or a later epoch."""
         group = self.group
         group.is_assigning = False
         if fault is not None:
@@ -162,7 +162,7 @@ class AssignGroup:
         return Outcome(records=list(records), after_write=[TryLater(group)])
 
     def _holder(self, member_id: str) -> str | None:
-        """The member, or the one that has taken the place of its instance meanwhile; None if it has left."""
+        """The member, or the member that replaced its instance meanwhile; None if the member has left."""
         if member_id in self.group.members:
             return member_id
         instance_id = self.assignment.members[member_id].instance_id
@@ -171,7 +171,7 @@ class AssignGroup:
 
 @dataclass(frozen=True, slots=True)
 class TryLater:
-    """Waits before the next computation for a group if the records of a result are refused: they may be too large."""
+    """Delays the group's next computation if the records of a result are refused, because they may be too large."""
 
     group: ConsumerGroup
 
@@ -188,7 +188,7 @@ class TryLater:
 def target_after(
     records: list[ConsumerRecord], group: ConsumerGroup, member_id: str
 ) -> tuple[int, Partitions] | None:
-    """The epoch of the target in these records and the member's part of it; None if there is no target in them."""
+    """The target epoch in these records, and the member's target; None if the records have no target."""
     epoch, partitions = None, group.targets.get(member_id, NOTHING)
     for record in records:
         if isinstance(record, TargetEpochRecord) and record.value is not None:

@@ -40,7 +40,7 @@ def tombstones(group: ConsumerGroup) -> list[ConsumerRecord]:
 
 
 def removal_of(group: ConsumerGroup, member_ids: Iterable[str]) -> list[ConsumerRecord]:
-    """The records that remove members, and the regular expressions that nobody uses then; the epoch grows by one."""
+    """The records that remove members and regular expressions without a member, and increase the epoch by one."""
     records: list[ConsumerRecord] = []
     left = group.expression_users.copy()
     for member_id in member_ids:
@@ -55,7 +55,7 @@ def removal_of(group: ConsumerGroup, member_ids: Iterable[str]) -> list[Consumer
 
 
 def unused_expression(group: ConsumerGroup, expression: str) -> list[ConsumerRecord]:
-    """The record that removes an expression which its last user replaces; none if others use it."""
+    """The record that removes the expression of a member that replaces it; none if other members use it."""
     if group.expression_users[expression] > 1 or expression not in group.expressions:
         return []
     return [ExpressionRecord(group.group_id, expression, None)]

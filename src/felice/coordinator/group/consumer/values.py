@@ -17,7 +17,7 @@ _SHARED: WeakValueDictionary[frozenset[str], frozenset[str]] = WeakValueDictiona
 
 
 def shared_topics(names: Iterable[str]) -> frozenset[str]:
-    """The names as a set. All members with the same topics have one set: a group may have 1,000 of them, and a set
+    """The names as a set. Members with the same topics share one set, because a group may have 1,000 members, each with
     10,000 names.
     """
     topics = frozenset(names)
@@ -26,7 +26,7 @@ def shared_topics(names: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """What a member of the classic protocol brought with its JoinGroup: a timeout, and (name, metadata) pairs."""
+    """The session timeout and the protocols, as (name, metadata), of the JoinGroup of a classic member."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -49,7 +49,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The group's epoch, and the hash of the topics for which it was raised."""
+    """The group epoch, and the metadata hash of the group's topics."""
 
     epoch: int
     metadata_hash: int = 0
@@ -57,7 +57,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The epoch of the target assignment, and the wall time at which the assignor had computed it."""
+    """The epoch of the target assignment, and the wall time when the assignor finished."""
 
     epoch: int
     assigned_at_ms: int = 0
@@ -65,7 +65,7 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedExpression:
-    """The topics that a regular expression matched, and when: version of the topics, and wall time."""
+    """The topics that a regular expression matched, with the version of the topics and the wall time of the match."""
 
     topics: frozenset[str] = field(default_factory=frozenset)
     version: int = 0
@@ -74,7 +74,7 @@ class ResolvedExpression:
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """Type 3. Without a value the group is deleted."""
+    """Type 3. Without a value it deletes the group."""
 
     group_id: str
     value: Epoch | None
@@ -82,7 +82,7 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """Type 4, which brokers before 4.1 wrote. Only its removal is written."""
+    """Type 4, which Kafka brokers before 4.1 wrote. Felice writes only its tombstone."""
 
     group_id: str
     value: None = None

@@ -2,7 +2,7 @@
 
 Keeps true:  every partition of a subscribed topic has exactly one member, which subscribes to the topic.
              Every member has an entry in the result. The order of members and topics in the arguments does not matter.
-How:         these are the assignors of `felice.assignment`, which name topics by text: here it is the topic's id.
+How:         the assignors of `felice.assignment` name topics by strings: here the string is the topic id.
              Like those of Kafka, they do not look at racks.
 """
 
@@ -22,12 +22,12 @@ from felice.dataclass import dataclass
 from felice.protocol.topic_partition import TopicPartition
 
 Assignment: TypeAlias = dict[str, Partitions]
-"""Partitions by member id. No topic of a member has an empty set."""
+"""The partitions of each member, by member id and topic id. No set is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """What assignors know of a member. `assigned` is its last target, whatever it has given up or taken so far."""
+    """A member as input of an assignor. `assigned` is its last target assignment, not its current assignment."""
 
     topics: frozenset[UUID]
     assigned: Partitions = field(default_factory=dict)
@@ -36,12 +36,12 @@ class Subscriber:
 
 
 def uniform(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> Assignment:
-    """As balanced as subscriptions allow, and with few moves from the last target (`assign_sticky`)."""
+    """Balances partitions as far as the subscriptions allow, and moves few partitions (`assign_sticky`)."""
     return _by_id(assign_sticky, members, partition_counts)
 
 
 def ranges(members: Mapping[str, Subscriber], partition_counts: Mapping[UUID, int]) -> Assignment:
-    """Each topic in contiguous ranges, static members first, whatever the last target was (`assign_range`)."""
+    """Gives each member a contiguous range of each topic, static members first (`assign_range`). Ignores `assigned`."""
     return _by_id(assign_range, members, partition_counts)
 
 

@@ -1,14 +1,13 @@
 """The steps of one member from its current partitions to its target (KIP-848). Pure.
 
-Keeps true:  G6: a partition is given to a member only when no other member has it, or still has to give it up.
-             A member takes the epoch of a target only when it has given up every partition that the target does not
-             have.
-Members go through these steps one by one: a member whose partitions do not change never stops.
+Keeps true:  G6: a member gets a partition only when no other member has the partition, or still has to give it up.
+             A member gets the target epoch only when it has given up every partition that is not in its target.
+Each member takes these steps alone: a member whose partitions do not change continues to consume.
 
 | state                 | the member                                        | leaves it when                        |
 |-----------------------|---------------------------------------------------|---------------------------------------|
-| STABLE                | has its target, of its epoch                      | there is a new target                 |
-| UNREVOKED_PARTITIONS  | must give up partitions, and keeps its old epoch  | it no longer reports them as its own  |
+| STABLE                | has its target assignment, and the target epoch   | there is a new target                 |
+| UNREVOKED_PARTITIONS  | must give up partitions, and keeps its old epoch  | its heartbeat no longer reports them  |
 | UNRELEASED_PARTITIONS | waits for partitions that others still have       | all are free (tried at each heartbeat)|
 """
 
@@ -42,7 +41,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """The partitions of a member. `pending` are those that it must give up and may still read."""
+    """The current assignment of a member. `pending` are partitions that it must give up, and may still read."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -56,7 +55,7 @@ class Current:
         return {topic_id: frozenset(partitions) for topic_id, partitions in self.assigned.items()}
 
     def assignment_epoch(self, topic_id: UUID, partition: int) -> int | None:
-        """The member epoch at which the member received a partition that it has, or still may read; else None."""
+        """The epoch at which the member got the partition; None if it is neither assigned nor pending."""
         for held in (self.assigned, self.pending):
             epoch = held.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -79,9 +78,9 @@ def reconcile(
 ) -> Current:
     """The member's next step.
 
-    `owned` are the partitions that the member reports, None if it reports nothing. `subscribed` are those topics of its
-    partitions and its target to which it subscribes now. A topic that the member has given up is revoked before there
-    is a new target, and not assigned again because the target still has it.
+    `owned` are the partitions that the member reports, None if it reports nothing. `subscribed` are the topics of its
+    partitions and its target to which it subscribes now. If the member unsubscribes from a topic, the topic's
+    partitions are revoked at once. They are not assigned again, even if the old target still has them.
     """
     match current.state:
         case MemberState.STABLE if current.epoch == target_epoch:
@@ -111,7 +110,7 @@ def _advance(
                 assigned.setdefault(topic_id, {})[partition] = target_epoch
     return Current(
         target_epoch,
-        # A step in one epoch keeps the previous one: then a member that lost two answers is not fenced.
+        # If the epoch stays, the previous epoch stays, too: so a member that lost two responses is not fenced.
         current.previous_epoch if current.epoch == target_epoch else current.epoch,
         MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
         assigned,
@@ -119,7 +118,7 @@ def _advance(
 
 
 def _give_up(current: Current, subscribed: frozenset[UUID], owned: Partitions | None) -> Current:
-    """Takes the topics away to which the member no longer subscribes."""
+    """Revokes the partitions of topics to which the member no longer subscribes."""
     everything = {
         topic_id: frozenset(has) for topic_id, has in current.assigned.items() if topic_id in subscribed
     }

@@ -1,4 +1,4 @@
-"""The times of one group whose members send heartbeats with epochs."""
+"""The session timeout and intervals of one group with server-side assignment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from felice.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupTimes:
-    """The times of a group, whatever its kind. The defaults are Kafka's."""
+    """The session timeout and intervals of one group. The defaults are Kafka's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -16,7 +16,7 @@ class GroupTimes:
 
 
 def consumer_times(config: GroupConfig) -> GroupTimes:
-    """The times of a consumer group with this configuration."""
+    """The session timeout and intervals of a consumer group with this configuration."""
     return GroupTimes(
         config.consumer_session_timeout_ms,
         config.consumer_heartbeat_interval_ms,

@@ -1,11 +1,12 @@
 """The broker's assignor of share groups (KIP-932), `simple`: members share partitions. Pure.
 
 Keeps true:  every partition of a subscribed topic has a member, and every member that subscribes to a topic with
-             partitions has one of them. Among topics with the same subscribers, all partitions have equally many
-             members, no more than it takes for each member to have one, and members differ by one partition at most.
-             A member keeps what it has, as far as this allows. The order of the arguments does not matter.
-How:         topics with the same subscribers are divided together. In a group whose members all want the same topics,
-             that is one division.
+             partitions has at least one of them. Among topics with the same subscribers, all partitions have the same
+             number of members: the smallest number with which each member has a partition. The numbers of partitions
+             of two members then differ by at most one. As far as these rules allow, a member keeps its partitions.
+             The order of the arguments does not matter.
+How:         topics with the same subscribers are divided together. If all members subscribe to the same topics, there
+             is one division.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _Partition: TypeAlias = tuple[UUID, int]
 
 
 def simple(members: Mapping[str, Subscriber], partitions: Mapping[UUID, Collection[int]]) -> Assignment:
-    """The partitions of each member. `partitions` are those that may be assigned: their share state exists."""
+    """The partitions of each member. `partitions` are the partitions with a share state; others are not assigned."""
     load = dict.fromkeys(sorted(members), 0)
     assigned: dict[str, set[_Partition]] = {member_id: set() for member_id in load}
     for subscribers, shared in _divisions(members, partitions):
@@ -44,7 +45,7 @@ def simple(members: Mapping[str, Subscriber], partitions: Mapping[UUID, Collecti
 def _divisions(
     members: Mapping[str, Subscriber], partitions: Mapping[UUID, Collection[int]]
 ) -> list[tuple[tuple[str, ...], list[_Partition]]]:
-    """Members, and the partitions that just these members want. Those with few members come first."""
+    """Groups of members, each with the partitions to which exactly these members subscribe. Small groups come first."""
     wanted = {member_id: members[member_id].topics for member_id in sorted(members)}
     topics = sorted(frozenset[UUID]().union(*set(wanted.values())))
     found: dict[tuple[str, ...], list[_Partition]] = {}
@@ -55,7 +56,7 @@ def _divisions(
 
 
 class _Division:
-    """Divides partitions among members that all want all of them."""
+    """Divides partitions among members that subscribe to all of them."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class _Division:
         sharing = -(-len(members) // len(partitions))
         self.members = members
         self.open = dict.fromkeys(partitions, sharing)
-        """How many members each partition still lacks."""
+        """The number of members that each partition still needs."""
         self.held = held
         self.load = load
         self.quota, self.extra = divmod(sharing * len(partitions), len(members))
@@ -81,7 +82,7 @@ class _Division:
         return self.found
 
     def _keep(self, member_id: str) -> None:
-        """The member keeps up to its quota; the first members that have more keep one more."""
+        """The member keeps partitions up to its quota; the first `extra` members may keep one more."""
         for partition in sorted(self.held[member_id]):
             if not self.open.get(partition):
                 continue
@@ -98,7 +99,7 @@ class _Division:
         self.open[partition] -= 1
 
     def _fill(self) -> None:
-        """The member with the fewest partitions takes the partition that lacks most members, and so on."""
+        """Repeatedly gives the member with the fewest partitions the partition that needs the most members."""
         waiting = [(len(found), self.load[member_id], member_id) for member_id, found in self.found.items()]
         heapify(waiting)
         lacking = [(-count, partition) for partition, count in self.open.items() if count]
@@ -121,10 +122,10 @@ class _Division:
             heappush(waiting, (count + 1, load, member_id))
 
     def _swap(self, partition: _Partition, member_id: str) -> None:
-        """The member has all partitions that lack members: another takes this one, and gives it one of its own.
+        """The member has all partitions that need members: another member gets `partition`, and gives up another one.
 
-        Then there are at least as many members as partitions, each has one or two, and this one has just `partition`.
-        Fewer than all members have it, so some other member has a different one.
+        In this case there are at least as many members as partitions, and this member has only `partition`. Not all
+        members have `partition`, so another member has a different partition.
         """
         other = next(name for name, found in self.found.items() if partition not in found)
         given = min(self.found[other])

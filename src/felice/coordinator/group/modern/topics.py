@@ -1,6 +1,6 @@
-"""The topics of the cluster as groups see them: a value that is made once for each change of the topics.
+"""The topics of the cluster, as an immutable value for groups. Each change of the topics makes a new value.
 
-Keeps true: a `Topics` never changes, and a higher `version` means that a topic came, went, or has other partitions.
+Keeps true: a higher `version` means that a topic was added or removed, or has another number of partitions.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ class Topics:
     def hash_of(self, names: Iterable[str]) -> int:
         """A hash of ids and numbers of partitions, as a signed 64-bit number; 0 without an existing topic.
 
-        Groups store it to see whether their topics changed. Kafka computes another one; a group whose hash was written
-        by Kafka is assigned once more, which moves no partition.
+        Groups store the hash, to see whether their topics changed. Kafka computes another hash. So the assignment of a
+        group whose records Kafka wrote is computed once more, and moves no partition.
         """
         total = 0
         for name in names:
             topic = self.by_name.get(name)
             if topic is not None:
-                # Ids are random numbers: a product with an odd number mixes in the partitions well enough.
+                # Topic ids are random, so a product with an odd number mixes in the number of partitions well enough.
                 total += (topic.topic_id.int + len(topic.partitions)) * _ODD
         total &= _HASH_MASK
         return total - 2**64 if total >= _HIGHEST_INT64 else total
 
 
 NO_TOPICS = Topics({}, {}, -1)
-"""The topics of a shard that was not told any."""
+"""The topics of a shard that was made without topics."""
