@@ -218,7 +218,7 @@ class _Decoder:
             self.new_struct(name, cls, path)
             self.after.append((f"{target} = {name}", path))
             return
-        # A nullable struct has a leading byte: 1, or for null -1 and in a tagged field 0.
+        # A nullable struct begins with a byte: 1, or for null -1 (in a tagged field 0).
         flag = self.source.fresh("n")
         self.fixed("b", flag, path)
         self.flush()

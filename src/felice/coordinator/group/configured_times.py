@@ -45,5 +45,7 @@ class ConfiguredTimes:
         except ConfigError as error:
             # After the value was stored, a limit was tightened, or an operator edited the metadata store.
             extra = {"group": shortened(group_id), "reason": str(error)}
-            _log.warning("a group's configuration is not as stored, because it breaks a rule", extra=extra)
+            _log.warning(
+                "the stored options of a group break a rule, so the broker uses other values", extra=extra
+            )
             return GroupConfig.in_force(overrides, self._config)

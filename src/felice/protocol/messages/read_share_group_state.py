@@ -10,7 +10,7 @@ from felice.protocol.schema import array, int16, int32, int64, request, response
 
 @struct
 class PartitionData:
-    """A newer leader epoch than the stored one is stored: it fences the older leader."""
+    """A leader epoch above the stored epoch replaces it, and fences the older leader."""
 
     partition: int = int32()
     leader_epoch: int = int32()

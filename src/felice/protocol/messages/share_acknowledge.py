@@ -37,7 +37,7 @@ class AcknowledgeTopic:
 
 @request(api_key=79, versions="1-2", flexible="0+")
 class ShareAcknowledgeRequest:
-    """A request in the member's share session, whose epoch counts the requests of ShareFetch, too."""
+    """A request of the member's share session. The session epoch counts ShareFetch requests, too."""
 
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")

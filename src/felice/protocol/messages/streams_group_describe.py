@@ -23,7 +23,7 @@ class StreamsGroupDescribeRequest:
 
 @struct
 class Subtopology:
-    """One part of an application, with the numbers of partitions that the broker chose."""
+    """One subtopology, with the numbers of partitions that the broker chose."""
 
     subtopology_id: str = string()
     source_topics: list[str] = array(string)
@@ -34,7 +34,7 @@ class Subtopology:
 
 @struct
 class Topology:
-    """All parts of an application; none if the group has no topology that was checked."""
+    """All subtopologies of an application; none if the broker has not validated the topology."""
 
     epoch: int = int32()
     subtopologies: list[Subtopology] | None = array(Subtopology, nullable="0+", default=None)

@@ -51,7 +51,7 @@ class CopartitionGroup:
 
 @struct
 class Subtopology:
-    """One part of an application, of which a task processes one partition."""
+    """One subtopology. Each task processes one partition of it."""
 
     subtopology_id: str = string()
     source_topics: list[str] = array(string)
@@ -64,7 +64,7 @@ class Subtopology:
 
 @struct
 class Topology:
-    """All parts of an application."""
+    """All subtopologies of an application."""
 
     epoch: int = int32()
     subtopologies: list[Subtopology] = array(Subtopology)
@@ -80,7 +80,7 @@ class TaskIds:
 
 @struct
 class Endpoint:
-    """Where an instance of the application answers queries of its state."""
+    """The endpoint at which an instance answers interactive queries."""
 
     host: str = string()
     port: int = uint16()
@@ -88,7 +88,7 @@ class Endpoint:
 
 @struct
 class TaskOffset:
-    """How far one task has read its changelog topics, or where they end."""
+    """The offset up to which one task has read its changelog topics, or their end offset."""
 
     subtopology_id: str = string()
     partition: int = int32()

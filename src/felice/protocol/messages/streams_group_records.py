@@ -28,7 +28,7 @@ class StreamsGroupMetadataKey:
 
 @record_value(record_type=17, versions="0", flexible="0+")
 class StreamsGroupMetadataValue:
-    """A group in one epoch. `validated_topology_epoch` is -1 until all topics of the topology are there."""
+    """A group in one epoch. `validated_topology_epoch` is -1 until all topics of the topology exist."""
 
     epoch: int = int32()
     metadata_hash: int = int64()

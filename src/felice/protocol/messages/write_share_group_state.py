@@ -1,6 +1,6 @@
 """WriteShareGroupState (key 85): changes the state of partitions of a share group (KIP-932), between brokers.
 
-Version 1 has the number of offsets that are done, from which the lag follows.
+Version 1 adds the number of acknowledged and archived offsets, from which the lag is computed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The steps of requests that read records, and what a broker remembers between the fetches of one client."""
+"""The steps of requests that read records, and fetch sessions."""

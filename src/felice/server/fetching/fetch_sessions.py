@@ -160,7 +160,7 @@ class FetchPlan:
             self.session.reading.on_wake = wake
             for partition in self.session.reading.active:
                 if partition not in known:
-                    wake(partition)  # it was idle, or another request added it
+                    wake(partition)  # the partition was idle, or another request added it
 
     def end_calls(self, wake: Callable[[FetchedPartition], None]) -> None:
         """Ends the calls of `wake` that `call_on_wake` began."""

@@ -76,7 +76,7 @@ class FollowerFinder(PartitionFinder):
         if session.registration != registration:
             plan.wake_all()  # the follower's fetches may count now
             session.registration = registration
-        # The follower had everything of its idle partitions at this fetch, too.
+        # The follower is caught up on its idle partitions at this fetch, too.
         session.reading.liveness.last_fetch_ms = int(self._clock.monotonic() * 1000)
 
     def _record(self, asked: FetchedPartition) -> None:

@@ -1,4 +1,4 @@
-"""The resources that have configurations, and the steps that all requests that change configurations share.
+"""The resources that have configurations, and the common steps of all requests that change configurations.
 
 A resource is a topic by its name, or a broker or its loggers by the broker's id. The empty id of a broker means all
 brokers; loggers do not have it. `named_resources` has the others.
