@@ -54,7 +54,7 @@ def expiry_ms(request: OffsetCommitRequest, turn: Turn) -> int:
 
 
 def write(group_id: str, commits: list[Commit], turn: Turn, expire_ms: int = -1) -> None:
-    """Adds a record for each valid commit to the turn's outcome, and an error to the row of each other one.
+    """Adds a record for each valid commit to the turn's outcome, and an error to the row of each invalid commit.
 
     `expire_ms` is a result of `expiry_ms`.
     """
