@@ -270,7 +270,11 @@ class _Planner:
                 if known:
                     self._nodes[layout.client_metrics_path(name)] = layout.encode_config(known)
             elif kind == GROUP:
-                self._leave("configuration", f"group {name}", "configurations of groups are not supported")
+                self._leave(
+                    "configuration",
+                    f"group {name}",
+                    "an import leaves options of groups out; set them again with felice configs",
+                )
             elif kind != TOPIC:
                 self._leave("configuration", name, f"resource type {kind} is unknown")
 
